@@ -1,0 +1,1 @@
+//! Every decision of a broker: placement, replication, controller, groups; no I/O and no clock.

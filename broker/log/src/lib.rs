@@ -1,0 +1,1 @@
+//! The files of one replica: segments, indexes, checkpoints, recovery.

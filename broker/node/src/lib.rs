@@ -1,0 +1,1 @@
+//! One broker put together over one seam for clock, randomness, disk and network.

@@ -1,0 +1,1 @@
+//! Kafka bytes to Rust values and back, bounded; no I/O.

@@ -1,0 +1,2 @@
+//! The broker binary: sockets, files, signals and HTTP around one node.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The public Kubernetes API of Taffrail: the Cluster and Topic kinds.

@@ -1,0 +1,1 @@
+//! Real clusters, real clients and benchmarks.

@@ -1,0 +1,2 @@
+//! Reconciles Cluster and Topic, on Kubernetes or on this machine.
+fn main() {}
