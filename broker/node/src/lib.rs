@@ -1,1 +1,28 @@
-//! One broker put together over one seam for clock, randomness, disk and network.
+//! One broker put together: the cores, the logs, the fetchers, and every rule of order
+//! (append, apply, fsync, reply; drop and replay), over one seam for clock, randomness, disk and network.
+//! It never opens a socket or a file itself, and asks no clock but the seam's.
+
+mod access;
+mod api;
+mod broker;
+mod cluster;
+mod connection;
+mod dispatch;
+mod env;
+mod errors;
+mod groups;
+mod housekeeping;
+mod metrics;
+mod node;
+mod partition;
+mod replication;
+mod response;
+mod state;
+
+pub use access::Principal;
+pub use connection::{Connection, ListenerKind};
+pub use env::{Env, Peer};
+pub use metrics::NodeMetrics;
+pub use node::{Health, Node, StartError};
+pub use response::{Handled, Response, ResponseFile, ResponseFuture};
+pub use state::{AdminState, SafeToStop};
