@@ -1,0 +1,11 @@
+//! The cluster's metadata: the records of the metadata log and the image that they build.
+//!
+//! `Image::apply` is the only writer. An image is the same whether its records came one by one or from a snapshot.
+
+mod changes;
+mod image;
+mod record;
+
+pub use changes::Changes;
+pub use image::{Broker, Endpoints, Image, Topic};
+pub use record::{ConfigResource, Listener, Partition, Record};

@@ -1,0 +1,198 @@
+//! The part of the log that the `raft` crate reads: kept in memory, rebuilt at start from what the shell persisted.
+
+use raft::eraftpb;
+use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
+
+use super::convert;
+use super::types::{Persisted, RaftError, Snapshot};
+
+/// Entries after a compaction point, and the newest snapshot. The snapshot may stand above the compaction point: entries
+/// below it are kept for a while, so that a voter that is a little behind needs no snapshot.
+pub(super) struct MemoryLog {
+    hard_state: eraftpb::HardState,
+    conf_state: eraftpb::ConfState,
+    /// Index and term of the last entry that was dropped.
+    compacted: (u64, u64),
+    entries: Vec<eraftpb::Entry>,
+    snapshot: Option<eraftpb::Snapshot>,
+}
+
+impl MemoryLog {
+    /// Checks what was persisted. Voters come from the snapshot, or else from the bootstrap configuration.
+    pub(super) fn new(
+        persisted: Persisted,
+        bootstrap: eraftpb::ConfState,
+    ) -> Result<Self, RaftError> {
+        let Persisted {
+            mut hard_state,
+            snapshot,
+            entries,
+        } = persisted;
+        let snapshot = match snapshot {
+            Some(snapshot) => {
+                convert::check_snapshot(&snapshot)?;
+                Some(convert::snapshot_to_raft(snapshot))
+            }
+            None => None,
+        };
+        let (compacted, conf_state) = match &snapshot {
+            Some(snapshot) => {
+                let metadata = snapshot.get_metadata();
+                (
+                    (metadata.index, metadata.term),
+                    metadata.get_conf_state().clone(),
+                )
+            }
+            None => ((0, 0), bootstrap),
+        };
+        let entries = entries
+            .into_iter()
+            .filter(|entry| entry.index > compacted.0);
+        let entries: Vec<_> = entries.map(convert::entry_to_raft).collect();
+        let (mut index, mut term) = compacted;
+        for entry in &entries {
+            if entry.index != index + 1 {
+                return Err(RaftError::Damaged("entries do not follow each other"));
+            }
+            if entry.term < term {
+                return Err(RaftError::Damaged("terms of entries go back"));
+            }
+            (index, term) = (entry.index, entry.term);
+        }
+        if hard_state.term < term {
+            return Err(RaftError::Damaged(
+                "the newest entry's term is newer than the hard state",
+            ));
+        }
+        // A snapshot is persisted before the hard state that follows from it.
+        hard_state.commit = hard_state.commit.max(compacted.0);
+        if hard_state.commit > index {
+            return Err(RaftError::Damaged("committed entries are missing"));
+        }
+        Ok(Self {
+            hard_state: convert::hard_state_to_raft(&hard_state),
+            conf_state,
+            compacted,
+            entries,
+            snapshot,
+        })
+    }
+
+    pub(super) fn snapshot_index(&self) -> u64 {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.map_or(0, |snapshot| snapshot.get_metadata().index)
+    }
+
+    fn last(&self) -> u64 {
+        self.compacted.0 + self.entries.len() as u64
+    }
+
+    pub(super) fn set_hard_state(&mut self, hard_state: eraftpb::HardState) {
+        self.hard_state = hard_state;
+    }
+
+    /// Appends; what stands at the first one's index and after is replaced.
+    pub(super) fn append(&mut self, entries: &[eraftpb::Entry]) {
+        let Some(first) = entries.first() else {
+            return;
+        };
+        let kept = first.index.checked_sub(self.compacted.0 + 1);
+        let kept = kept.expect("raft overwrites compacted entries");
+        assert!(
+            kept <= self.entries.len() as u64,
+            "raft leaves a gap in its log"
+        );
+        self.entries.truncate(kept as usize);
+        self.entries.extend_from_slice(entries);
+    }
+
+    /// Replaces everything by a leader's snapshot.
+    pub(super) fn install(&mut self, snapshot: eraftpb::Snapshot) {
+        let metadata = snapshot.get_metadata();
+        self.compacted = (metadata.index, metadata.term);
+        self.conf_state = metadata.get_conf_state().clone();
+        self.entries.clear();
+        self.snapshot = Some(snapshot);
+    }
+
+    /// Keeps the image at `index` as the newest snapshot and drops all entries below it but the last `kept`.
+    pub(super) fn compact(&mut self, index: u64, data: Vec<u8>, kept: u64) -> Option<Snapshot> {
+        if index <= self.snapshot_index() {
+            return None;
+        }
+        let term = self.term(index).ok()?;
+        let mut snapshot = eraftpb::Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        metadata.index = index;
+        metadata.term = term;
+        metadata.set_conf_state(self.conf_state.clone());
+        snapshot.data = data.into();
+        let converted = convert::snapshot_from_raft(&snapshot);
+        self.snapshot = Some(snapshot);
+        let drop_to = index.saturating_sub(kept);
+        if drop_to > self.compacted.0 {
+            let term = self.term(drop_to).ok()?;
+            self.entries.drain(..(drop_to - self.compacted.0) as usize);
+            self.compacted = (drop_to, term);
+        }
+        Some(converted)
+    }
+}
+
+impl Storage for MemoryLog {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(
+            self.hard_state.clone(),
+            self.conf_state.clone(),
+        ))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _context: GetEntriesContext,
+    ) -> raft::Result<Vec<eraftpb::Entry>> {
+        if low <= self.compacted.0 {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        if high > self.last() + 1 {
+            return Err(Error::Store(StorageError::Unavailable));
+        }
+        let position = |index: u64| (index - self.compacted.0 - 1) as usize;
+        let mut entries = self.entries[position(low)..position(high)].to_vec();
+        raft::util::limit_size(&mut entries, max_size.into());
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        if index == self.compacted.0 {
+            return Ok(self.compacted.1);
+        }
+        if index < self.compacted.0 {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        let entry = self.entries.get((index - self.compacted.0 - 1) as usize);
+        entry
+            .map(|entry| entry.term)
+            .ok_or(Error::Store(StorageError::Unavailable))
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.compacted.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last())
+    }
+
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<eraftpb::Snapshot> {
+        match &self.snapshot {
+            Some(snapshot) if snapshot.get_metadata().index >= request_index => {
+                Ok(snapshot.clone())
+            }
+            _ => Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable)),
+        }
+    }
+}
