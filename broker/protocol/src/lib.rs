@@ -5,13 +5,18 @@
 //! No length that a peer claims is believed before the bytes that remain were counted.
 
 pub mod api;
+pub mod consumer_protocol;
+pub mod coordinator_records;
 pub mod error;
 pub mod error_code;
 pub mod frame;
 pub mod header;
 pub mod messages;
+pub mod metadata_records;
+pub mod producer_snapshot;
 pub mod reader;
 mod record_field;
+pub mod records;
 mod uuid;
 pub mod varint;
 pub mod writer;
