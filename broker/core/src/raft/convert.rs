@@ -19,11 +19,12 @@ pub(super) fn id_from_raft(id: u64) -> Option<BrokerId> {
 }
 
 pub(super) fn hard_state_to_raft(state: &HardState) -> eraftpb::HardState {
-    let mut converted = eraftpb::HardState::default();
-    converted.term = state.term;
-    converted.vote = state.vote.map_or(0, id_to_raft);
-    converted.commit = state.commit;
-    converted
+    eraftpb::HardState {
+        term: state.term,
+        vote: state.vote.map_or(0, id_to_raft),
+        commit: state.commit,
+        ..eraftpb::HardState::default()
+    }
 }
 
 pub(super) fn hard_state_from_raft(state: &eraftpb::HardState) -> HardState {
@@ -35,15 +36,16 @@ pub(super) fn hard_state_from_raft(state: &eraftpb::HardState) -> HardState {
 }
 
 pub(super) fn entry_to_raft(entry: Entry) -> eraftpb::Entry {
-    let mut converted = eraftpb::Entry::default();
-    converted.entry_type = match entry.entry_type {
-        EntryType::Normal => eraftpb::EntryType::EntryNormal,
-    };
-    converted.term = entry.term;
-    converted.index = entry.index;
-    converted.data = entry.data.into();
-    converted.context = entry.context.into();
-    converted
+    eraftpb::Entry {
+        entry_type: match entry.entry_type {
+            EntryType::Normal => eraftpb::EntryType::EntryNormal,
+        },
+        term: entry.term,
+        index: entry.index,
+        data: entry.data.into(),
+        context: entry.context.into(),
+        ..eraftpb::Entry::default()
+    }
 }
 
 pub(super) fn entry_from_raft(entry: &eraftpb::Entry) -> Entry {

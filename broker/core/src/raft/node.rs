@@ -8,8 +8,8 @@ use super::convert;
 use super::logger;
 use super::storage::MemoryLog;
 use super::types::{
-    Entry, HardState, Message, MessageType, Persist, Persisted, ProposeError, RaftError, Ready,
-    Role, Snapshot, VoterProgress,
+    Entry, Message, MessageType, Persist, Persisted, ProposeError, RaftError, Ready, Role,
+    Snapshot, VoterProgress,
 };
 use crate::ids::BrokerId;
 
@@ -236,7 +236,7 @@ impl RaftNode {
         if let Some(last) = ready.committed.last() {
             self.applied = (last.index, last.term);
         }
-        ready.persist = self.to_persist(&library, ready.persist.snapshot.take());
+        ready.persist = self.keep(&library, ready.persist.snapshot.take());
         self.raw.advance_append_async(library);
         if self.installing.is_none() {
             self.raw.advance_apply();
@@ -307,7 +307,8 @@ impl RaftNode {
         }
     }
 
-    fn to_persist(&mut self, library: &raft::Ready, snapshot: Option<Snapshot>) -> Persist {
+    /// Makes what is to be persisted readable for the crate, and says it to the shell.
+    fn keep(&mut self, library: &raft::Ready, snapshot: Option<Snapshot>) -> Persist {
         let log = self.raw.mut_store();
         log.append(library.entries());
         if let Some(hard_state) = library.hs() {
@@ -425,12 +426,5 @@ impl std::fmt::Debug for RaftNode {
             .field("commit_index", &self.commit_index())
             .field("last_index", &self.last_index())
             .finish_non_exhaustive()
-    }
-}
-
-impl RaftNode {
-    /// The hard state as of the last `Ready`.
-    pub fn hard_state(&self) -> HardState {
-        convert::hard_state_from_raft(&self.raw.raft.hard_state())
     }
 }
