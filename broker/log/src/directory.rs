@@ -1,0 +1,511 @@
+//! One log directory: its identity and lock, its checkpoints, the replicas in it, and whether it still works.
+//! It knows nothing of what the cluster says should be in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::checkpoint::{
+    CheckpointKind, Durability, Offsets, format_offsets, parse_offsets, read_if_present, replace,
+};
+use crate::clean_shutdown::{self, CleanShutdown};
+use crate::config::LogConfig;
+use crate::disk::{Disk, Space};
+use crate::error::LogError;
+use crate::folder::{FolderState, PartitionFolder};
+use crate::identity::{self, Identity, META_PROPERTIES};
+use crate::log::{Log, Recovered};
+use crate::open_files::OpenFiles;
+
+const LOCK: &str = ".lock";
+
+/// Why a log directory cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// Another process holds the lock.
+    #[error("{path} is in use by another broker")]
+    InUse {
+        /// The directory.
+        path: String,
+    },
+    /// It belongs to another cluster or broker.
+    #[error("{path} belongs to {what} {found}, not to {expected}")]
+    Foreign {
+        /// The directory.
+        path: String,
+        /// `cluster` or `broker`.
+        what: &'static str,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        expected: String,
+    },
+    /// Its identity file cannot be understood.
+    #[error("{path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The file system failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The directory.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A log directory in use. Clones are the same directory.
+pub struct LogDirectory<D: Disk> {
+    state: Arc<State<D>>,
+}
+
+struct State<D: Disk> {
+    disk: D,
+    path: PathBuf,
+    identity: Identity,
+    clean_shutdown: CleanShutdown,
+    files: Arc<OpenFiles<D::File>>,
+    partition_count: AtomicUsize,
+    offline: OnceLock<String>,
+    checkpoints: Mutex<Checkpoints>,
+    _lock: D::Lock,
+}
+
+/// What the next checkpoint files will say.
+#[derive(Default)]
+struct Checkpoints {
+    recovery_points: Offsets,
+    log_starts: Offsets,
+    high_watermarks: Offsets,
+    /// The recovery points as the file has them: truncation below one must be written before anything else happens.
+    durable_recovery_points: Offsets,
+}
+
+impl<D: Disk> Clone for LogDirectory<D> {
+    fn clone(&self) -> Self {
+        LogDirectory {
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<D: Disk> LogDirectory<D> {
+    /// Takes the directory's lock, checks its identity (or gives it one, with `new_directory_id`, if it has none), takes
+    /// the clean-shutdown marker away and loads the checkpoints. Replicas that were on their way out are removed.
+    pub fn open(
+        disk: D,
+        path: &Path,
+        cluster_id: &str,
+        node_id: i32,
+        new_directory_id: [u8; 16],
+        files: Arc<OpenFiles<D::File>>,
+    ) -> Result<LogDirectory<D>, DirectoryError> {
+        let failed = |source| DirectoryError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        disk.create_dir_all(path).map_err(failed)?;
+        let lock = disk
+            .lock(&path.join(LOCK))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => DirectoryError::InUse {
+                    path: path.display().to_string(),
+                },
+                _ => failed(error),
+            })?;
+        let expected = Identity {
+            cluster_id: cluster_id.to_owned(),
+            node_id,
+            directory_id: new_directory_id,
+        };
+        let identity = read_or_write_identity(&disk, path, expected)?;
+        let clean_shutdown = clean_shutdown::take(&disk, path).map_err(failed)?;
+        let checkpoints = Checkpoints::load(&disk, path).map_err(failed)?;
+        let directory = LogDirectory {
+            state: Arc::new(State {
+                disk,
+                path: path.to_owned(),
+                identity,
+                clean_shutdown,
+                files,
+                partition_count: AtomicUsize::new(0),
+                offline: OnceLock::new(),
+                checkpoints: Mutex::new(checkpoints),
+                _lock: lock,
+            }),
+        };
+        let folders = directory.folders().map_err(failed)?;
+        let live = folders
+            .iter()
+            .filter(|folder| folder.state == FolderState::Live)
+            .count();
+        directory
+            .state
+            .partition_count
+            .store(live, Ordering::Relaxed);
+        for folder in folders
+            .iter()
+            .filter(|folder| matches!(folder.state, FolderState::Deleted(_)))
+        {
+            directory
+                .disk()
+                .remove_dir_all(&path.join(&folder.name))
+                .map_err(failed)?;
+        }
+        Ok(directory)
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.state.path
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.state.identity
+    }
+
+    /// How the last broker left it.
+    pub fn clean_shutdown(&self) -> CleanShutdown {
+        self.state.clean_shutdown
+    }
+
+    /// How many replicas in use it holds.
+    pub fn partition_count(&self) -> usize {
+        self.state.partition_count.load(Ordering::Relaxed)
+    }
+
+    /// Room on its volume.
+    pub fn space(&self) -> io::Result<Space> {
+        self.disk().space(self.path())
+    }
+
+    /// Why it was taken out of use, if it was. It stays so until the broker restarts.
+    pub fn offline(&self) -> Option<&str> {
+        self.state.offline.get().map(String::as_str)
+    }
+
+    /// Takes it out of use. Logs in it do so themselves at their first failed write; only the first reason is kept.
+    pub fn mark_offline(&self, reason: &str) {
+        if self.state.offline.set(reason.to_owned()).is_ok() {
+            tracing::error!(directory = %self.path().display(), reason, "log directory is offline");
+        }
+    }
+
+    /// The replicas in it, whatever their state, sorted by name.
+    pub fn folders(&self) -> io::Result<Vec<PartitionFolder>> {
+        let entries = self.disk().list(self.path())?;
+        Ok(entries
+            .iter()
+            .filter(|entry| entry.is_dir)
+            .filter_map(|entry| PartitionFolder::parse(&entry.name))
+            .collect())
+    }
+
+    /// Whose data a folder holds; `None` if its `partition.metadata` is missing or unreadable.
+    pub fn topic_id(&self, folder: &PartitionFolder) -> io::Result<Option<[u8; 16]>> {
+        identity::read_topic_id(self.disk(), &self.path().join(&folder.name))
+    }
+
+    /// Makes a new, empty replica. Fails with `AlreadyExists` inside [`LogError::Io`] if its folder is there.
+    pub fn create_log(
+        &self,
+        topic: &str,
+        partition: i32,
+        topic_id: [u8; 16],
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<Log<D>, LogError> {
+        self.check_online()?;
+        let log = Log::create(
+            self.clone(),
+            PartitionFolder::live(topic, partition),
+            topic_id,
+            config,
+            now_ms,
+        )?;
+        self.state.partition_count.fetch_add(1, Ordering::Relaxed);
+        Ok(log)
+    }
+
+    /// Opens a replica that is there: recovered from its recovery point unless the stop before was clean.
+    pub fn open_log(
+        &self,
+        folder: &PartitionFolder,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<(Log<D>, Recovered), LogError> {
+        self.check_online()?;
+        Log::open(self.clone(), folder.clone(), config, now_ms)
+    }
+
+    /// Renames a replica that the metadata does not know and keeps it. Close its log before.
+    pub fn mark_stray(&self, folder: &PartitionFolder) -> Result<PartitionFolder, LogError> {
+        self.rename_folder(folder, FolderState::Stray)
+    }
+
+    /// Renames a replica that a committed deletion named; [`LogDirectory::remove`] then frees its room, which may take
+    /// long. Its log may still be read by those who hold ranges of it, and is not used otherwise.
+    pub fn mark_deleted(&self, folder: &PartitionFolder) -> Result<PartitionFolder, LogError> {
+        self.rename_folder(folder, FolderState::Deleted)
+    }
+
+    /// Removes the files of a replica that was marked deleted.
+    pub fn remove(&self, deleted: &PartitionFolder) -> Result<(), LogError> {
+        let path = self.path().join(&deleted.name);
+        if !matches!(deleted.state, FolderState::Deleted(_)) {
+            return Err(LogError::corrupt(
+                &path,
+                "only a replica that is marked deleted may be removed",
+            ));
+        }
+        self.disk()
+            .remove_dir_all(&path)
+            .map_err(|error| LogError::io("remove", &path, error))
+    }
+
+    /// A checkpointed offset, as loaded at start or published since.
+    pub fn checkpointed(&self, kind: CheckpointKind, topic: &str, partition: i32) -> Option<i64> {
+        self.checkpoints()
+            .of(kind)
+            .get(&(topic.to_owned(), partition))
+            .copied()
+    }
+
+    /// Notes an offset for the next [`LogDirectory::write_checkpoints`]. Logs publish their recovery points and log start
+    /// offsets themselves; the high watermark comes from the caller.
+    pub fn publish(&self, kind: CheckpointKind, topic: &str, partition: i32, offset: i64) {
+        self.checkpoints()
+            .of(kind)
+            .insert((topic.to_owned(), partition), offset);
+    }
+
+    /// Writes all three checkpoint files, durably.
+    pub fn write_checkpoints(&self) -> Result<(), LogError> {
+        self.write_checkpoint(CheckpointKind::RecoveryPoint)?;
+        self.write_checkpoint(CheckpointKind::LogStart)?;
+        self.write_checkpoint(CheckpointKind::HighWatermark)
+    }
+
+    /// Writes one checkpoint file, durably.
+    pub fn write_checkpoint(&self, kind: CheckpointKind) -> Result<(), LogError> {
+        self.check_online()?;
+        // The lock is held while writing, so that two writers cannot leave the older state behind.
+        let mut checkpoints = self.checkpoints();
+        let content = format_offsets(checkpoints.of(kind));
+        replace(
+            self.disk(),
+            self.path(),
+            kind.file_name(),
+            content.as_bytes(),
+            Durability::Power,
+        )
+        .map_err(|error| {
+            self.mark_offline(&format!("write {}: {error}", kind.file_name()));
+            LogError::io("write", &self.path().join(kind.file_name()), error)
+        })?;
+        if kind == CheckpointKind::RecoveryPoint {
+            checkpoints.durable_recovery_points = checkpoints.recovery_points.clone();
+        }
+        Ok(())
+    }
+
+    /// Writes the checkpoints and then the clean-shutdown marker: the last act, after every log was closed. `broker_epoch`
+    /// is the epoch of the registration that ends.
+    pub fn mark_clean_shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
+        self.write_checkpoints()?;
+        clean_shutdown::write(self.disk(), self.path(), broker_epoch)
+            .map_err(|error| LogError::io("write the clean-shutdown marker in", self.path(), error))
+    }
+
+    pub(crate) fn disk(&self) -> &D {
+        &self.state.disk
+    }
+
+    pub(crate) fn files(&self) -> &Arc<OpenFiles<D::File>> {
+        &self.state.files
+    }
+
+    /// The recovery point that a crash now would find.
+    pub(crate) fn durable_recovery_point(&self, topic: &str, partition: i32) -> Option<i64> {
+        self.checkpoints()
+            .durable_recovery_points
+            .get(&(topic.to_owned(), partition))
+            .copied()
+    }
+
+    pub(crate) fn check_online(&self) -> Result<(), LogError> {
+        match self.offline() {
+            None => Ok(()),
+            Some(reason) => Err(LogError::Poisoned {
+                reason: reason.to_owned(),
+            }),
+        }
+    }
+
+    fn rename_folder(
+        &self,
+        folder: &PartitionFolder,
+        state: impl FnOnce([u8; 16]) -> FolderState,
+    ) -> Result<PartitionFolder, LogError> {
+        self.check_online()?;
+        let from = self.path().join(&folder.name);
+        let failed = |error| LogError::io("rename", &from, error);
+        // Without a readable id the folder cannot be matched to a topic any more, and zeros match none.
+        let topic_id = match folder.state {
+            FolderState::Live => self.topic_id(folder).map_err(failed)?.unwrap_or_default(),
+            FolderState::Stray(id) | FolderState::Deleted(id) => id,
+        };
+        let renamed = folder.in_state(state(topic_id));
+        self.disk()
+            .rename(&from, &self.path().join(&renamed.name))
+            .map_err(failed)?;
+        self.disk().sync_dir(self.path()).map_err(failed)?;
+        if folder.state == FolderState::Live {
+            self.state.partition_count.fetch_sub(1, Ordering::Relaxed);
+            self.checkpoints()
+                .forget(&(folder.topic.clone(), folder.partition));
+        }
+        Ok(renamed)
+    }
+
+    fn checkpoints(&self) -> MutexGuard<'_, Checkpoints> {
+        // Maps of numbers are whole after any panic.
+        self.state
+            .checkpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Disk> fmt::Debug for LogDirectory<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LogDirectory")
+            .field("path", &self.state.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which of several directories a new replica goes to: the first of those in use that hold the fewest replicas, whatever
+/// their sizes (Kafka's rule). `None` if all are offline.
+pub fn with_fewest_partitions<D: Disk>(directories: &[LogDirectory<D>]) -> Option<usize> {
+    let counts = directories
+        .iter()
+        .map(|directory| (directory.partition_count(), directory.offline().is_some()));
+    fewest(counts)
+}
+
+fn fewest(directories: impl Iterator<Item = (usize, bool)>) -> Option<usize> {
+    let online = directories.enumerate().filter(|(_, (_, offline))| !offline);
+    online
+        .min_by_key(|(index, (count, _))| (*count, *index))
+        .map(|(index, _)| index)
+}
+
+impl Checkpoints {
+    fn load<D: Disk>(disk: &D, path: &Path) -> io::Result<Checkpoints> {
+        let load = |kind: CheckpointKind| -> io::Result<Offsets> {
+            let Some(content) = read_if_present(disk, &path.join(kind.file_name()))? else {
+                return Ok(BTreeMap::new());
+            };
+            Ok(parse_offsets(&content).unwrap_or_else(|| {
+                tracing::warn!(file = kind.file_name(), directory = %path.display(), "unreadable checkpoint is ignored");
+                BTreeMap::new()
+            }))
+        };
+        let recovery_points = load(CheckpointKind::RecoveryPoint)?;
+        Ok(Checkpoints {
+            durable_recovery_points: recovery_points.clone(),
+            recovery_points,
+            log_starts: load(CheckpointKind::LogStart)?,
+            high_watermarks: load(CheckpointKind::HighWatermark)?,
+        })
+    }
+
+    fn of(&mut self, kind: CheckpointKind) -> &mut Offsets {
+        match kind {
+            CheckpointKind::RecoveryPoint => &mut self.recovery_points,
+            CheckpointKind::LogStart => &mut self.log_starts,
+            CheckpointKind::HighWatermark => &mut self.high_watermarks,
+        }
+    }
+
+    fn forget(&mut self, key: &(String, i32)) {
+        for kind in [
+            CheckpointKind::RecoveryPoint,
+            CheckpointKind::LogStart,
+            CheckpointKind::HighWatermark,
+        ] {
+            self.of(kind).remove(key);
+        }
+    }
+}
+
+fn read_or_write_identity<D: Disk>(
+    disk: &D,
+    path: &Path,
+    expected: Identity,
+) -> Result<Identity, DirectoryError> {
+    let file = path.join(META_PROPERTIES);
+    let failed = |source| DirectoryError::Io {
+        path: file.display().to_string(),
+        source,
+    };
+    let Some(content) = read_if_present(disk, &file).map_err(failed)? else {
+        replace(
+            disk,
+            path,
+            META_PROPERTIES,
+            expected.format().as_bytes(),
+            Durability::Power,
+        )
+        .map_err(failed)?;
+        return Ok(expected);
+    };
+    let found = Identity::parse(&content).map_err(|reason| DirectoryError::Unreadable {
+        path: file.display().to_string(),
+        reason,
+    })?;
+    let foreign = |what, found: &dyn ToString, expected: &dyn ToString| DirectoryError::Foreign {
+        path: path.display().to_string(),
+        what,
+        found: found.to_string(),
+        expected: expected.to_string(),
+    };
+    if found.cluster_id != expected.cluster_id {
+        return Err(foreign("cluster", &found.cluster_id, &expected.cluster_id));
+    }
+    if found.node_id != expected.node_id {
+        return Err(foreign("broker", &found.node_id, &expected.node_id));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_replica_goes_where_the_fewest_are() {
+        let check = |directories: &[(usize, bool)], expected: Option<usize>| {
+            assert_eq!(
+                fewest(directories.iter().copied()),
+                expected,
+                "{directories:?}"
+            );
+        };
+        check(&[], None);
+        check(&[(3, false)], Some(0));
+        check(&[(3, false), (2, false), (2, false)], Some(1));
+        check(&[(3, false), (0, true)], Some(0));
+        check(&[(0, true)], None);
+    }
+}

@@ -1,0 +1,143 @@
+//! The names of replica folders: `<topic>-<partition>`, and the same with a topic id and `-stray` or `-delete`.
+
+/// A replica's folder, as its name tells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartitionFolder {
+    /// The folder's name inside its log directory.
+    pub name: String,
+    /// The topic. Cut short in a stray's or deleted replica's name if it was very long.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// Whether the replica is in use.
+    pub state: FolderState,
+}
+
+/// What a folder's suffix says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FolderState {
+    /// In use.
+    Live,
+    /// Unknown to the metadata and kept, with its topic id.
+    Stray([u8; 16]),
+    /// To be removed, with its topic id.
+    Deleted([u8; 16]),
+}
+
+/// Longest file name that Linux file systems take.
+const NAME_BYTES_MAX: usize = 255;
+const STRAY_SUFFIX: &str = "-stray";
+const DELETE_SUFFIX: &str = "-delete";
+
+impl PartitionFolder {
+    /// The folder of a replica in use.
+    pub fn live(topic: &str, partition: i32) -> PartitionFolder {
+        let name = format!("{topic}-{partition}");
+        PartitionFolder {
+            name,
+            topic: topic.to_owned(),
+            partition,
+            state: FolderState::Live,
+        }
+    }
+
+    /// The same replica's folder in another state.
+    pub(crate) fn in_state(&self, state: FolderState) -> PartitionFolder {
+        let (id, suffix) = match state {
+            FolderState::Live => return PartitionFolder::live(&self.topic, self.partition),
+            FolderState::Stray(id) => (id, STRAY_SUFFIX),
+            FolderState::Deleted(id) => (id, DELETE_SUFFIX),
+        };
+        let tail = format!("-{}.{}{suffix}", self.partition, hex(&id));
+        let mut topic = self.topic.clone();
+        while topic.len() + tail.len() > NAME_BYTES_MAX {
+            topic.pop();
+        }
+        PartitionFolder {
+            name: format!("{topic}{tail}"),
+            topic,
+            partition: self.partition,
+            state,
+        }
+    }
+
+    /// What a name says, or `None` for a folder that is no replica's.
+    pub fn parse(name: &str) -> Option<PartitionFolder> {
+        let marked = |suffix: &str| {
+            let (front, id) = name.strip_suffix(suffix)?.rsplit_once('.')?;
+            Some((front, parse_hex(id)?))
+        };
+        let (front, state) = match (marked(STRAY_SUFFIX), marked(DELETE_SUFFIX)) {
+            (Some((front, id)), _) => (front, FolderState::Stray(id)),
+            (None, Some((front, id))) => (front, FolderState::Deleted(id)),
+            (None, None) => (name, FolderState::Live),
+        };
+        let (topic, digits) = front.rsplit_once('-')?;
+        let partition: i32 = digits.parse().ok()?;
+        // "+1" and "007" parse as numbers, but no folder of ours is called so.
+        if topic.is_empty() || partition < 0 || digits != partition.to_string() {
+            return None;
+        }
+        Some(PartitionFolder {
+            name: name.to_owned(),
+            topic: topic.to_owned(),
+            partition,
+            state,
+        })
+    }
+}
+
+fn hex(bytes: &[u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_others_are_no_replicas() {
+        let id = [0xab; 16];
+        let hex = "ab".repeat(16);
+        let check = |name: &str, expected: Option<(&str, i32, FolderState)>| {
+            let found = PartitionFolder::parse(name);
+            let found = found
+                .as_ref()
+                .map(|folder| (folder.topic.as_str(), folder.partition, folder.state));
+            assert_eq!(found, expected, "{name}");
+        };
+        check("orders-0", Some(("orders", 0, FolderState::Live)));
+        check("a-b-12", Some(("a-b", 12, FolderState::Live)));
+        check("a.b-12", Some(("a.b", 12, FolderState::Live)));
+        check(
+            &format!("orders-3.{hex}-stray"),
+            Some(("orders", 3, FolderState::Stray(id))),
+        );
+        check(
+            &format!("orders-3.{hex}-delete"),
+            Some(("orders", 3, FolderState::Deleted(id))),
+        );
+        check("orders", None);
+        check("orders-", None);
+        check("-0", None);
+        check("orders--1", Some(("orders-", 1, FolderState::Live)));
+        check("orders-01", None);
+        check("orders-1.abc-stray", None);
+        check("lost+found", None);
+    }
+
+    #[test]
+    fn a_long_topic_is_cut_to_what_a_file_system_takes() {
+        let live = PartitionFolder::live(&"t".repeat(249), 7);
+        let stray = live.in_state(FolderState::Stray([1; 16]));
+        assert_eq!(stray.name.len(), 255);
+        assert_eq!(PartitionFolder::parse(&stray.name), Some(stray));
+    }
+}

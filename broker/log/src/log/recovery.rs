@@ -1,0 +1,266 @@
+//! Recovery after a kill or a power loss: reads every batch from the segment of the recovery point on, takes those
+//! that can be what was appended, cuts the rest off, and rebuilds indexes and leader epochs on the way.
+//!
+//! What makes a batch acceptable is in FORMAT.md. The rules matter because behind the end of a recycled file stand stale
+//! but intact batches: their offsets are lower than what was appended after them, so the offset rule ends the scan.
+
+use taffrail_protocol::records::{BATCH_HEADER_LENGTH, BatchHeader, crc_matches};
+
+use crate::batch_walk::WalkedBatch;
+use crate::checkpoint::Durability;
+use crate::disk::{Disk, DiskFile};
+use crate::error::LogError;
+use crate::index::Index;
+use crate::log::Log;
+use crate::segment::{LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP};
+
+/// What opening a log found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whether the log was closed cleanly, so that its content is as the last process left it.
+    pub clean: bool,
+    /// Segments that were read from start to end.
+    pub segments_scanned: usize,
+    /// Bytes that were read.
+    pub bytes_scanned: u64,
+    /// Bytes that were cut off or removed.
+    pub bytes_cut: u64,
+}
+
+impl Recovered {
+    pub(super) fn nothing() -> Recovered {
+        Recovered::default()
+    }
+}
+
+/// Bytes read from a segment at once.
+const CHUNK: usize = 1 << 20;
+
+/// What the scan of one segment ended with.
+struct Scanned {
+    /// End of the last acceptable batch.
+    valid: u64,
+    end_offset: i64,
+}
+
+impl<D: Disk> Log<D> {
+    /// Scans from the segment that holds `recovery_point` to the end and leaves a log whose every batch is intact.
+    pub(super) fn recover(&mut self, recovery_point: i64) -> Result<Recovered, LogError> {
+        let first = self.segment_for(recovery_point);
+        let mut recovered = Recovered::nothing();
+        self.recent.clear();
+        self.window = None;
+        // The batches themselves tell the epochs from here on.
+        self.epochs
+            .truncate_from_end(self.segments[first].base_offset);
+        let mut index = first;
+        while index < self.segments.len() {
+            let base_offset = self.segments[index].base_offset;
+            if index > first && !self.continues(base_offset) {
+                recovered.bytes_cut += self.drop_segments_from(index)?;
+                break;
+            }
+            let size = self.segments[index].size;
+            let scanned = self.scan(index)?;
+            self.log_end_offset = scanned.end_offset;
+            recovered.segments_scanned += 1;
+            recovered.bytes_scanned += size;
+            index += 1;
+            if scanned.valid < size {
+                recovered.bytes_cut += size - scanned.valid;
+                recovered.bytes_cut += self.drop_segments_from(index)?;
+            }
+        }
+        self.write_epochs(Durability::Process)?;
+        if recovered.bytes_cut > 0 {
+            tracing::info!(
+                log = self.folder.name,
+                bytes = recovered.bytes_cut,
+                end = self.log_end_offset,
+                "cut what a kill left half-written"
+            );
+        }
+        Ok(recovered)
+    }
+
+    /// Makes the indexes of one intact segment anew.
+    pub(super) fn rebuild_indexes(&mut self, index: usize) -> Result<(), LogError> {
+        let size = self.segments[index].size;
+        let scanned = self.scan(index)?;
+        if scanned.valid < size {
+            let path = self.segment_path(self.segments[index].base_offset);
+            return Err(LogError::corrupt(
+                &path,
+                format!("no batch at position {}", scanned.valid),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a segment goes on where the last scanned one ended. A segment starts at the log end offset of its time, so
+    /// anything between is lost; unless its distance is more than a segment can span.
+    fn continues(&self, base_offset: i64) -> bool {
+        base_offset == self.log_end_offset
+            || base_offset - self.log_end_offset > i64::from(i32::MAX)
+    }
+
+    /// Removes segments from the end to `index`, the last first, so that a crash in between leaves no hole.
+    pub(super) fn drop_segments_from(&mut self, index: usize) -> Result<u64, LogError> {
+        let mut bytes = 0;
+        while self.segments.len() > index {
+            let last = &self.segments[self.segments.len() - 1];
+            bytes += last.size;
+            self.remove_segment_files(last.base_offset)?;
+            self.segments.pop();
+        }
+        Ok(bytes)
+    }
+
+    /// Reads one segment from its start, rebuilds its indexes and the epochs, and cuts its file behind the last
+    /// acceptable batch.
+    fn scan(&mut self, index: usize) -> Result<Scanned, LogError> {
+        let is_last = index + 1 == self.segments.len();
+        let interval = self.config.index_interval_bytes;
+        let (segment, place) = self.segment_and_place(index);
+        let path = place.path(segment.base_offset, LOG_SUFFIX);
+        let file = segment.file(&place)?;
+        // Always the file's own length: what was listed may be older.
+        let length = file
+            .length()
+            .map_err(|error| LogError::io("read", &path, error))?;
+        remove_index_files(&place, segment.base_offset)?;
+        segment.offset_index = Index::empty();
+        segment.time_index = Index::empty();
+        segment.size = 0;
+        segment.bytes_since_entry = 0;
+        segment.first_timestamp = None;
+        segment.last_time_entry = NO_TIMESTAMP;
+        segment.largest = Some(LargestTimestamp {
+            timestamp: NO_TIMESTAMP,
+            last_offset: segment.base_offset,
+        });
+        let mut end_offset = segment.base_offset;
+        let mut reader = BatchReader {
+            file: &*file,
+            length,
+            buffer: Vec::new(),
+            buffer_position: 0,
+        };
+        let mut latest_epoch = self.epochs.latest().map_or(-1, |entry| entry.epoch);
+        loop {
+            let position = self.segments[index].size;
+            let Some(batch) = reader
+                .acceptable(position, end_offset, latest_epoch)
+                .map_err(|error| LogError::io("read", &path, error))?
+            else {
+                break;
+            };
+            let epoch = batch.header.partition_leader_epoch;
+            if epoch > latest_epoch {
+                self.epochs.assign(epoch, batch.header.base_offset);
+                latest_epoch = epoch;
+            }
+            end_offset = batch.last_offset() + 1;
+            let (segment, place) = self.segment_and_place(index);
+            segment.note_batch(&batch, interval);
+            if segment.offset_index.is_full() || segment.time_index.is_full() {
+                segment.write_indexes(&place)?;
+            }
+            if is_last {
+                self.note_recent(&batch);
+            }
+        }
+        let (segment, place) = self.segment_and_place(index);
+        if segment.size < length {
+            file.set_length(segment.size)
+                .map_err(|error| LogError::io("cut", &path, error))?;
+        }
+        if !is_last {
+            segment.push_time_entry();
+        }
+        segment.write_indexes(&place)?;
+        Ok(Scanned {
+            valid: segment.size,
+            end_offset,
+        })
+    }
+}
+
+fn remove_index_files<D: Disk>(
+    place: &crate::segment::Place<'_, D>,
+    base_offset: i64,
+) -> Result<(), LogError> {
+    for suffix in [
+        crate::segment::INDEX_SUFFIX,
+        crate::segment::TIME_INDEX_SUFFIX,
+    ] {
+        let path = place.path(base_offset, suffix);
+        match place.disk.remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(LogError::io("remove", &path, error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads whole batches of a segment, one after another.
+struct BatchReader<'a, F> {
+    file: &'a F,
+    length: u64,
+    buffer: Vec<u8>,
+    buffer_position: u64,
+}
+
+impl<F: DiskFile> BatchReader<'_, F> {
+    /// The batch at `position`, if it can follow a log that ends at `end_offset` in `latest_epoch`.
+    fn acceptable(
+        &mut self,
+        position: u64,
+        end_offset: i64,
+        latest_epoch: i32,
+    ) -> std::io::Result<Option<WalkedBatch>> {
+        let left = self.length - position;
+        if left < BATCH_HEADER_LENGTH as u64 {
+            return Ok(None);
+        }
+        let Ok(header) = BatchHeader::parse(self.bytes(position, BATCH_HEADER_LENGTH)?) else {
+            return Ok(None);
+        };
+        let size = header.total_length();
+        let follows = header.base_offset >= end_offset
+            && header.last_offset_delta >= 0
+            && header.partition_leader_epoch >= latest_epoch
+            && header
+                .base_offset
+                .checked_add(i64::from(header.last_offset_delta) + 1)
+                .is_some();
+        // Checked before the batch is read, so that a length out of stale bytes costs no memory.
+        if !follows || size as u64 > left || !crc_matches(self.bytes(position, size)?) {
+            return Ok(None);
+        }
+        Ok(Some(WalkedBatch {
+            header,
+            position,
+            size: size as u64,
+        }))
+    }
+
+    fn bytes(&mut self, position: u64, length: usize) -> std::io::Result<&[u8]> {
+        let start = position
+            .checked_sub(self.buffer_position)
+            .map_or(usize::MAX, |start| start as usize);
+        let start = match start.checked_add(length) {
+            Some(end) if end <= self.buffer.len() => start,
+            _ => {
+                let wanted = (length.max(CHUNK) as u64).min(self.length - position) as usize;
+                self.buffer.resize(wanted, 0);
+                self.buffer_position = position;
+                self.file.read_exact_at(&mut self.buffer, position)?;
+                0
+            }
+        };
+        Ok(&self.buffer[start..start + length])
+    }
+}

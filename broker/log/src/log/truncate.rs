@@ -1,0 +1,141 @@
+//! Truncation: taking back what the leader of a newer epoch does not have. The target comes from leader epochs,
+//! never from a high watermark (KIP-101, KIP-279); that is the caller's to know.
+
+use crate::batch_walk::WalkedBatch;
+use crate::checkpoint::{CheckpointKind, Durability};
+use crate::disk::{Disk, DiskFile};
+use crate::error::LogError;
+use crate::log::Log;
+use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX};
+
+impl<D: Disk> Log<D> {
+    /// Removes every record at or above `offset`; a batch that holds it goes as a whole. Returns the log end offset.
+    /// Producer state must be rebuilt by the caller, from a snapshot that is not above it. Ranges that readers hold
+    /// may end early.
+    pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<i64, LogError> {
+        self.check_writable()?;
+        if offset < 0 {
+            return Err(self.out_of_range(offset));
+        }
+        if offset < self.segments[0].base_offset {
+            self.truncate_fully_and_start_at(offset, now_ms)?;
+            return Ok(self.log_end_offset);
+        }
+        if offset < self.log_end_offset {
+            let result = self.cut_records(offset);
+            self.poison_on_failure(result)?;
+        }
+        // Also if no record goes: an epoch may have begun at the log end and never got one (KAFKA-10706).
+        if self
+            .epochs
+            .truncate_from_end(self.log_end_offset.min(offset))
+        {
+            self.write_epochs(Durability::Process)?;
+        }
+        self.check_invariants();
+        Ok(self.log_end_offset)
+    }
+
+    /// Drops everything and goes on as an empty log at `offset`: what a follower does whose offsets its leader has no more.
+    pub fn truncate_fully_and_start_at(
+        &mut self,
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        self.check_writable()?;
+        if offset < 0 {
+            return Err(self.out_of_range(offset));
+        }
+        let result = self.start_over(offset, now_ms);
+        self.poison_on_failure(result)?;
+        self.check_invariants();
+        Ok(())
+    }
+
+    fn start_over(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
+        let old_start = self.log_start_offset;
+        // Its content may have higher offsets than what comes now.
+        self.remove_spare();
+        self.drop_segments_from(0)?;
+        let segment = self.new_segment(offset, now_ms)?;
+        self.segments.push(segment);
+        self.log_end_offset = offset;
+        self.recent.clear();
+        self.window = None;
+        self.set_log_start(offset);
+        self.lower_recovery_point()?;
+        if self.recovery_point < offset {
+            self.set_recovery_point(offset);
+        }
+        if offset < old_start {
+            // A checkpoint above the log end would throw the new records away at the next start.
+            self.directory.write_checkpoint(CheckpointKind::LogStart)?;
+        }
+        self.epochs.clear();
+        self.write_epochs(Durability::Process)?;
+        self.remove_producer_snapshots_above(-1)
+    }
+
+    fn cut_records(&mut self, offset: i64) -> Result<(), LogError> {
+        let index = self.segment_for(offset);
+        let cut = self.locate(index, offset)?;
+        self.drop_segments_from(index + 1)?;
+        self.window = None;
+        if let Some(cut) = cut {
+            self.cut_segment(index, &cut)?;
+        }
+        self.load_active_end()?;
+        // A gap before the target stays one, as in the leader's log; the middle of a batch does not.
+        let end_offset = cut.map_or(offset, |batch| batch.header.base_offset.min(offset));
+        self.log_end_offset = self.log_end_offset.max(end_offset);
+        if self.log_start_offset > self.log_end_offset {
+            self.set_log_start(self.log_end_offset);
+            self.directory.write_checkpoint(CheckpointKind::LogStart)?;
+        }
+        self.lower_recovery_point()?;
+        self.remove_producer_snapshots_above(self.log_end_offset)
+    }
+
+    fn cut_segment(&mut self, index: usize, cut: &WalkedBatch) -> Result<(), LogError> {
+        let (segment, place) = self.segment_and_place(index);
+        let path = place.path(segment.base_offset, LOG_SUFFIX);
+        let file = segment.file(&place)?;
+        let relative = cut.header.base_offset - segment.base_offset;
+        let index_path = place.path(segment.base_offset, INDEX_SUFFIX);
+        let time_path = place.path(segment.base_offset, TIME_INDEX_SUFFIX);
+        // Indexes first: an entry that points behind the end of its log must never be seen.
+        segment
+            .offset_index
+            .truncate(place.disk, &index_path, |entry| {
+                u64::from(entry.position) < cut.position
+            })
+            .map_err(|error| LogError::io("cut", &index_path, error))?;
+        segment
+            .time_index
+            .truncate(place.disk, &time_path, |entry| {
+                i64::from(entry.relative_offset) < relative
+            })
+            .map_err(|error| LogError::io("cut", &time_path, error))?;
+        file.set_length(cut.position)
+            .map_err(|error| LogError::io("cut", &path, error))?;
+        segment.recycled = false;
+        segment.size = cut.position;
+        Ok(())
+    }
+
+    /// After the log end went back: records appended from here on are not durable, whatever was before. If the checkpoint
+    /// on the disk says otherwise, it is corrected before anything is appended, or recovery would not look at them.
+    fn lower_recovery_point(&mut self) -> Result<(), LogError> {
+        if self.recovery_point > self.log_end_offset {
+            self.set_recovery_point(self.log_end_offset);
+        }
+        let durable = self
+            .directory
+            .durable_recovery_point(&self.folder.topic, self.folder.partition);
+        if durable.is_some_and(|durable| durable > self.log_end_offset) {
+            self.directory
+                .write_checkpoint(CheckpointKind::RecoveryPoint)?;
+        }
+        Ok(())
+    }
+}
