@@ -124,6 +124,11 @@ impl RaftNode {
 
     /// A tick of time passed.
     pub fn handle_tick(&mut self) {
+        if self.installing.is_some() {
+            // Before a campaign the crate looks at all entries that are not applied, and those below the snapshot are gone.
+            // Until the snapshot is on disk this voter could not win one anyway.
+            return;
+        }
         self.raw.tick();
         self.give_up_on_lost_snapshots();
         self.settle();
@@ -133,6 +138,10 @@ impl RaftNode {
     pub fn handle_message(&mut self, message: Message) -> Result<(), RaftError> {
         self.check_sender(&message)?;
         self.check_log(&message)?;
+        if message.message_type == MessageType::TimeoutNow && self.installing.is_some() {
+            // As in `handle_tick`; whoever hands over leadership gives up after an election timeout.
+            return Ok(());
+        }
         let converted = convert::message_to_raft(message)?;
         // The only errors of a step are about proposals and unknown peers, and neither gets here.
         let _ = self.raw.step(converted);
@@ -336,6 +345,8 @@ impl RaftNode {
     /// Refuses what could only be true if this voter, or the sender, had lost entries; the crate would stop the process.
     fn check_log(&self, message: &Message) -> Result<(), RaftError> {
         let log = &self.raw.raft.raft_log;
+        // A leader that restarted may hear of entries of its last term that it lost with its unsynced writes.
+        let leads = self.raw.raft.state == StateRole::Leader;
         match message.message_type {
             MessageType::Heartbeat
                 if message.term >= self.term() && message.commit > log.last_index() =>
@@ -343,7 +354,8 @@ impl RaftNode {
                 Err(RaftError::LostLog)
             }
             MessageType::AppendResponse
-                if message.term == self.term()
+                if leads
+                    && message.term == self.term()
                     && !message.reject
                     && message.index > log.last_index() =>
             {

@@ -1,0 +1,311 @@
+//! What a quorum does, one behaviour each.
+
+use super::quorum::Quorum;
+use crate::ids::BrokerId;
+use crate::raft::{
+    Entry, EntryType, HardState, Message, MessageType, Persisted, ProposeError, RaftConfig,
+    RaftError, RaftNode, Role, Snapshot,
+};
+
+fn with_leader(size: i32, seed: u64) -> (Quorum, BrokerId) {
+    let mut quorum = Quorum::new(size, seed);
+    quorum.run(60);
+    let leader = quorum.leader().expect("a leader within 60 ticks");
+    (quorum, leader)
+}
+
+#[test]
+fn a_single_voter_leads_and_commits() {
+    let (mut quorum, leader) = with_leader(1, 1);
+    quorum.propose(leader, "a").unwrap();
+    quorum.settle();
+    assert_eq!(quorum.state(leader), ["a"]);
+    quorum.crash(leader);
+    quorum.restart(leader);
+    quorum.run(60);
+    assert_eq!(quorum.state(leader), ["a"]);
+    quorum.check_nothing_lost();
+}
+
+#[test]
+fn every_seed_elects_and_replicates() {
+    for seed in 0..50 {
+        let (mut quorum, leader) = with_leader(3, seed);
+        for data in ["a", "b", "c"] {
+            quorum.propose(leader, data).unwrap();
+        }
+        quorum.run(5);
+        for id in quorum.ids() {
+            assert_eq!(quorum.state(id), ["a", "b", "c"], "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn followers_refuse_proposals_and_name_the_leader() {
+    let (mut quorum, leader) = with_leader(3, 7);
+    let follower = quorum.ids().into_iter().find(|id| *id != leader).unwrap();
+    let refused = quorum.propose(follower, "a");
+    assert_eq!(
+        refused,
+        Err(ProposeError::NotLeader {
+            leader: Some(leader)
+        })
+    );
+}
+
+#[test]
+fn a_leader_may_not_propose_before_its_first_entry_is_applied() {
+    let mut quorum = Quorum::new(1, 3);
+    let id = BrokerId(0);
+    while quorum.node(id).leader().is_none() {
+        quorum.tick(id);
+    }
+    let refused = quorum.propose(id, "early");
+    assert!(matches!(refused, Err(ProposeError::NotLeader { .. })));
+    quorum.settle();
+    quorum.propose(id, "now").unwrap();
+}
+
+#[test]
+fn a_crashed_leader_is_replaced_and_comes_back_as_follower() {
+    let (mut quorum, old) = with_leader(3, 11);
+    quorum.propose(old, "a").unwrap();
+    quorum.settle();
+    quorum.crash(old);
+    quorum.run(60);
+    let new = quorum.leader().unwrap();
+    assert_ne!(new, old);
+    quorum.propose(new, "b").unwrap();
+    quorum.settle();
+    quorum.restart(old);
+    quorum.run(10);
+    assert_eq!(quorum.leader(), Some(new));
+    assert_eq!(quorum.state(old), ["a", "b"]);
+}
+
+#[test]
+fn a_leader_cut_off_steps_down_and_its_entry_is_replaced() {
+    let (mut quorum, old) = with_leader(3, 13);
+    quorum.cut_off(old);
+    quorum.propose(old, "lost").unwrap();
+    quorum.run(80);
+    let new = quorum.leader().unwrap();
+    assert_ne!(new, old);
+    assert!(matches!(
+        quorum.propose(old, "refused"),
+        Err(ProposeError::NotLeader { .. })
+    ));
+    quorum.propose(new, "kept").unwrap();
+    quorum.settle();
+    quorum.heal();
+    quorum.run(20);
+    assert_eq!(
+        quorum.leader(),
+        Some(new),
+        "pre-vote: who comes back does not disturb"
+    );
+    for id in quorum.ids() {
+        assert_eq!(quorum.state(id), ["kept"]);
+    }
+}
+
+#[test]
+fn nothing_is_committed_before_a_majority_has_synced() {
+    let (mut quorum, leader) = with_leader(3, 17);
+    quorum.propose(leader, "a").unwrap();
+    // Messages travel, but no disk syncs.
+    for _ in 0..20 {
+        for id in quorum.ids() {
+            quorum.tick(id);
+        }
+        while quorum.deliver() {}
+    }
+    for id in quorum.ids() {
+        assert!(quorum.state(id).is_empty());
+    }
+}
+
+#[test]
+fn leadership_is_handed_over() {
+    let (mut quorum, leader) = with_leader(3, 19);
+    let to = quorum.ids().into_iter().find(|id| *id != leader).unwrap();
+    quorum.node(leader).transfer_leader(to);
+    assert_eq!(quorum.propose(leader, "a"), Err(ProposeError::Busy));
+    quorum.run(3);
+    assert_eq!(quorum.leader(), Some(to));
+    quorum.propose(to, "b").unwrap();
+    quorum.settle();
+    assert_eq!(quorum.state(leader), ["b"]);
+}
+
+#[test]
+fn a_voter_far_behind_gets_a_snapshot_even_if_the_first_is_lost() {
+    let (mut quorum, leader) = with_leader(3, 23);
+    let behind = quorum.ids().into_iter().find(|id| *id != leader).unwrap();
+    quorum.cut_off(behind);
+    for number in 0..40 {
+        quorum.propose(leader, &format!("{number}")).unwrap();
+        quorum.settle();
+    }
+    quorum.compact(leader);
+    quorum.heal();
+    // Everything is lost while the leader finds out and sends the snapshot.
+    quorum.loss_percent = 50;
+    quorum.run(20);
+    quorum.loss_percent = 0;
+    quorum.run(300);
+    let leader = quorum.leader().unwrap();
+    assert_eq!(quorum.state(behind), quorum.state(leader));
+    let installed = quorum
+        .history()
+        .iter()
+        .any(|line| line.starts_with(&format!("{behind} installs")));
+    assert!(installed, "{:#?}", quorum.history());
+    assert_eq!(quorum.state(behind).len(), 40);
+}
+
+#[test]
+fn too_much_uncommitted_is_refused() {
+    let mut config = RaftConfig::new(BrokerId(0), vec![BrokerId(0)], 1);
+    config.uncommitted_bytes_max = 1000;
+    config.message_bytes_max = 100;
+    let mut node = RaftNode::new(&config, Persisted::default()).unwrap();
+    let mut leads = false;
+    while !leads {
+        node.handle_tick();
+        while let Some(ready) = node.ready() {
+            leads |= matches!(ready.role, Some(Role::Leader { .. }));
+            assert!(node.handle_persisted(ready.number).is_empty());
+        }
+    }
+    node.propose(vec![0; 900]).unwrap();
+    assert_eq!(node.propose(vec![0; 900]), Err(ProposeError::Busy));
+}
+
+#[test]
+fn the_same_seed_repeats_the_same_run() {
+    let run = |seed| {
+        let (mut quorum, leader) = with_leader(3, seed);
+        quorum.crash(leader);
+        quorum.run(100);
+        quorum.history().to_vec()
+    };
+    assert_eq!(run(5), run(5));
+    let runs: Vec<_> = (0..10).map(run).collect();
+    assert!(runs.iter().any(|other| *other != runs[0]), "seeds differ");
+}
+
+#[test]
+fn persisted_state_that_does_not_fit_is_refused() {
+    let entry = |index, term| Entry {
+        entry_type: EntryType::Normal,
+        term,
+        index,
+        data: Vec::new(),
+        context: Vec::new(),
+    };
+    let snapshot = |index, term| Snapshot {
+        index,
+        term,
+        voters: vec![BrokerId(0)],
+        ..Snapshot::default()
+    };
+    let hard_state = |term, commit| HardState {
+        term,
+        vote: None,
+        commit,
+    };
+    let check = |hard_state, snapshot, entries: &[Entry], accepted: bool| {
+        let persisted = Persisted {
+            hard_state,
+            snapshot,
+            entries: entries.to_vec(),
+        };
+        let config = RaftConfig::new(BrokerId(0), vec![BrokerId(0)], 1);
+        let started = RaftNode::new(&config, persisted);
+        assert_eq!(started.is_ok(), accepted, "{started:?}");
+    };
+    check(hard_state(0, 0), None, &[], true);
+    check(hard_state(2, 1), None, &[entry(1, 1), entry(2, 2)], true);
+    check(hard_state(2, 0), Some(snapshot(5, 2)), &[], true);
+    check(
+        hard_state(2, 6),
+        Some(snapshot(5, 2)),
+        &[entry(4, 1), entry(5, 2), entry(6, 2)],
+        true,
+    );
+    check(hard_state(2, 0), None, &[entry(2, 1)], false);
+    check(hard_state(2, 0), None, &[entry(1, 1), entry(3, 1)], false);
+    check(hard_state(2, 0), None, &[entry(1, 2), entry(2, 1)], false);
+    check(hard_state(1, 0), None, &[entry(1, 2)], false);
+    check(hard_state(2, 7), None, &[entry(1, 2)], false);
+    check(
+        hard_state(2, 0),
+        Some(snapshot(5, 2)),
+        &[entry(7, 2)],
+        false,
+    );
+    check(hard_state(2, 0), Some(snapshot(0, 0)), &[], false);
+}
+
+#[test]
+fn messages_that_no_peer_sends_are_refused() {
+    let (mut quorum, leader) = with_leader(3, 29);
+    let follower = quorum.ids().into_iter().find(|id| *id != leader).unwrap();
+    let term = quorum.node(leader).term();
+    let message = |message_type, change: &dyn Fn(&mut Message)| {
+        let mut message = Message::new(message_type, leader, follower);
+        message.term = term;
+        change(&mut message);
+        message
+    };
+    let mut check = |message: Message, expected: RaftError| {
+        assert_eq!(quorum.node(follower).handle_message(message), Err(expected));
+    };
+    use MessageType::{Append, Heartbeat, Snapshot as SnapshotMessage};
+    check(
+        message(Append, &|m| m.term = 0),
+        RaftError::Malformed("term is zero"),
+    );
+    check(
+        message(Append, &|m| m.from = BrokerId(9)),
+        RaftError::UnknownVoter,
+    );
+    check(
+        message(Append, &|m| m.from = BrokerId(-1)),
+        RaftError::UnknownVoter,
+    );
+    check(
+        message(Append, &|m| m.to = BrokerId(9)),
+        RaftError::UnknownVoter,
+    );
+    check(message(Append, &|m| m.from = m.to), RaftError::UnknownVoter);
+    check(
+        message(Heartbeat, &|m| m.commit = 1_000),
+        RaftError::LostLog,
+    );
+    check(
+        message(SnapshotMessage, &|_| {}),
+        RaftError::Malformed("snapshot is missing"),
+    );
+    let with_entries = |indexes: &'static [u64]| {
+        move |message: &mut Message| {
+            let entry = |index: &u64| Entry {
+                entry_type: EntryType::Normal,
+                term: 1,
+                index: *index,
+                data: Vec::new(),
+                context: Vec::new(),
+            };
+            message.entries = indexes.iter().map(entry).collect();
+        }
+    };
+    let gap = RaftError::Malformed("entries do not follow each other");
+    check(message(Append, &with_entries(&[2])), gap);
+    check(message(Append, &with_entries(&[1, 3])), gap);
+    check(
+        message(Heartbeat, &with_entries(&[1])),
+        RaftError::Malformed("only Append carries entries"),
+    );
+}

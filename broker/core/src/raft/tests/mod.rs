@@ -1,0 +1,6 @@
+//! Voters in one thread from one seed: elections, crashes, restarts, partitions, lost messages, snapshots.
+
+mod cases;
+mod convert;
+mod quorum;
+mod seeds;
