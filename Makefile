@@ -1,0 +1,65 @@
+# Every chore of the repository has its entry here, and CI calls nothing else. `make check` never writes to the tree, `make fix` does.
+# All targets share Cargo's one target folder (CARGO_TARGET_DIR, or target/).
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOLS := $(CURDIR)/.tools
+CARGO_DENY_VERSION := 0.20.2
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_DENY := $(TOOLS)/bin/cargo-deny
+CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
+
+# How long each decoder's fuzz target runs in `make fuzz`, over the committed corpus and beyond it.
+FUZZ_SECONDS ?= 5
+# The fuzz targets need a nightly compiler (sanitizer flags). Without one, `cargo test` still replays the committed corpus.
+FUZZ_TOOLCHAIN ?= nightly
+
+.PHONY: help quickstart build test check fix bench crds tools fuzz ci
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+quickstart: build ## Start three brokers and two topics on this machine; Ctrl-C stops them
+	"$${CARGO_TARGET_DIR:-target}/release/taffrail-operator" local -f examples/quickstart.yaml
+
+build: ## Build the release binaries of broker and operator
+	cargo build --release --locked -p taffrail-broker -p taffrail-operator
+
+test: tools build ## Everything up to real processes with real clients; the brokers under test are the release build
+	cargo test --locked --workspace
+	$(MAKE) fuzz
+
+check: $(CARGO_DENY) ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO_DENY) --offline --locked check bans licenses sources
+	cargo run --quiet --locked -p taffrail-crds --bin crdgen -- --check
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+
+fix: ## Format, apply what clippy can, regenerate the CRDs
+	cargo fmt --all
+	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	cargo fmt --all
+	$(MAKE) crds
+
+crds: ## Generate the CRD manifests beside their Rust types
+	cargo run --quiet -p taffrail-crds --bin crdgen
+
+bench: tools build ## Measure against the null broker and Apache Kafka; PEERS=none, ROUNDS=1 and ROWS=text shorten it
+	cargo build --release --locked -p taffrail-e2e
+	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench"
+
+tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
+	@e2e/tools/install.sh
+
+fuzz: ## Run each decoder's fuzz target for FUZZ_SECONDS
+	@e2e/tools/fuzz.sh "$(CARGO_FUZZ)" "$(CARGO_FUZZ_VERSION)" "$(FUZZ_TOOLCHAIN)" "$(FUZZ_SECONDS)"
+
+ci: check test ## What CI runs
+
+# The advisory database lives on a git host that build machines need not reach, so `check` leaves advisories out;
+# `.tools/bin/cargo-deny check advisories` runs them where it can be fetched, with the waivers of deny.toml.
+$(CARGO_DENY):
+	cargo install --locked --version $(CARGO_DENY_VERSION) --root $(TOOLS) --no-default-features cargo-deny

@@ -1,0 +1,3 @@
+//! Replaced below.
+
+fn main() {}

@@ -1,0 +1,249 @@
+//! Creating topics and looking at a cluster, through librdkafka.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::client::DefaultClientContext;
+use tokio::runtime::Runtime;
+
+use crate::wait::wait_for;
+
+/// How long one request may take.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long a new topic's partitions may be without a leader.
+const LEADER_LIMIT: Duration = Duration::from_secs(30);
+
+/// A broker as clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its id.
+    pub id: i32,
+    /// Where clients reach it.
+    pub address: String,
+}
+
+/// A partition as clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its index in the topic.
+    pub partition: i32,
+    /// The leader's broker id; -1 without one.
+    pub leader: i32,
+    /// All replicas, the preferred leader first.
+    pub replicas: Vec<i32>,
+    /// The in-sync replicas, sorted.
+    pub isr: Vec<i32>,
+}
+
+/// An admin client.
+pub struct Admin {
+    client: AdminClient<DefaultClientContext>,
+    runtime: Runtime,
+}
+
+impl Admin {
+    /// Makes a client; nothing is sent before the first call.
+    pub fn connect(bootstrap: &str) -> Result<Self> {
+        let client = ClientConfig::new()
+            .set("bootstrap.servers", bootstrap)
+            .set("log_level", "0")
+            // A broker that is being started again is tried at once, not after librdkafka's usual 10 s.
+            .set("reconnect.backoff.max.ms", "500")
+            .create()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(Self { client, runtime })
+    }
+
+    /// The brokers that are alive, by id.
+    pub fn brokers(&self) -> Result<Vec<Broker>> {
+        let metadata = self
+            .client
+            .inner()
+            .fetch_metadata(Some("no-such-topic"), REQUEST_LIMIT)?;
+        let mut brokers: Vec<Broker> = metadata
+            .brokers()
+            .iter()
+            .map(|b| Broker {
+                id: b.id(),
+                address: format!("{}:{}", b.host(), b.port()),
+            })
+            .collect();
+        brokers.sort_by_key(|b| b.id);
+        Ok(brokers)
+    }
+
+    /// A topic's partitions in order, or an error if there is no such topic.
+    pub fn partitions(&self, topic: &str) -> Result<Vec<Partition>> {
+        let metadata = self
+            .client
+            .inner()
+            .fetch_metadata(Some(topic), REQUEST_LIMIT)?;
+        let found = metadata
+            .topics()
+            .iter()
+            .find(|t| t.name() == topic)
+            .with_context(|| format!("no topic {topic} in the answer"))?;
+        if let Some(error) = found.error() {
+            bail!(
+                "topic {topic}: {:?}",
+                rdkafka::types::RDKafkaErrorCode::from(error)
+            );
+        }
+        let mut partitions: Vec<Partition> = found
+            .partitions()
+            .iter()
+            .map(|p| {
+                let mut isr = p.isr().to_vec();
+                isr.sort_unstable();
+                Partition {
+                    partition: p.id(),
+                    leader: p.leader(),
+                    replicas: p.replicas().to_vec(),
+                    isr,
+                }
+            })
+            .collect();
+        partitions.sort_by_key(|p| p.partition);
+        Ok(partitions)
+    }
+
+    /// The names of all topics, sorted.
+    pub fn topics(&self) -> Result<Vec<String>> {
+        let metadata = self.client.inner().fetch_metadata(None, REQUEST_LIMIT)?;
+        let mut names: Vec<String> = metadata
+            .topics()
+            .iter()
+            .map(|t| t.name().to_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Creates a topic and waits until each partition has a leader and a full ISR.
+    pub fn create_topic(
+        &self,
+        topic: &str,
+        partitions: i32,
+        replication_factor: i32,
+        config: &[(&str, &str)],
+    ) -> Result<()> {
+        let mut new = NewTopic::new(
+            topic,
+            partitions,
+            TopicReplication::Fixed(replication_factor),
+        );
+        for (name, value) in config {
+            new = new.set(name, value);
+        }
+        self.create(topic, &new)?;
+        self.wait_in_sync(
+            topic,
+            usize::try_from(partitions)?,
+            usize::try_from(replication_factor)?,
+            LEADER_LIMIT,
+        )
+    }
+
+    /// Creates a topic of one partition with these replicas, the first one leading.
+    pub fn create_assigned(
+        &self,
+        topic: &str,
+        replicas: &[i32],
+        config: &[(&str, &str)],
+    ) -> Result<()> {
+        let assignment: &[&[i32]] = &[replicas];
+        let mut new = NewTopic::new(topic, 1, TopicReplication::Variable(assignment));
+        for (name, value) in config {
+            new = new.set(name, value);
+        }
+        self.create(topic, &new)?;
+        self.wait_in_sync(topic, 1, replicas.len(), LEADER_LIMIT)
+    }
+
+    /// Deletes a topic.
+    pub fn delete_topic(&self, topic: &str) -> Result<()> {
+        let options = AdminOptions::new().operation_timeout(Some(REQUEST_LIMIT));
+        for result in self
+            .runtime
+            .block_on(self.client.delete_topics(&[topic], &options))?
+        {
+            result.map_err(|(name, code)| anyhow!("cannot delete {name}: {code}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `topic` has that many partitions, each with a leader and that many replicas in sync.
+    pub fn wait_in_sync(
+        &self,
+        topic: &str,
+        partitions: usize,
+        in_sync: usize,
+        limit: Duration,
+    ) -> Result<()> {
+        wait_for(
+            &format!("{partitions} partitions of {topic} with {in_sync} replicas in sync"),
+            limit,
+            || {
+                let found = self.partitions(topic)?;
+                let ready = found.len() == partitions
+                    && found
+                        .iter()
+                        .all(|p| p.leader >= 0 && p.isr.len() == in_sync);
+                if ready {
+                    Ok(Some(()))
+                } else {
+                    Err(anyhow!("{found:?}"))
+                }
+            },
+        )
+    }
+
+    /// One effective config value of a topic.
+    pub fn topic_config(&self, topic: &str, name: &str) -> Result<Option<String>> {
+        let resource = ResourceSpecifier::Topic(topic);
+        let answers = self.runtime.block_on(
+            self.client
+                .describe_configs([&resource], &AdminOptions::new()),
+        )?;
+        for answer in answers {
+            let described = answer.map_err(|code| anyhow!("cannot describe {topic}: {code}"))?;
+            if let Some(entry) = described.get(name) {
+                return Ok(entry.value.clone());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets one config value of a topic (and, as the old AlterConfigs does, unsets the others).
+    pub fn set_topic_config(&self, topic: &str, name: &str, value: &str) -> Result<()> {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        for answer in self
+            .runtime
+            .block_on(self.client.alter_configs([&change], &AdminOptions::new()))?
+        {
+            answer.map_err(|(_, code)| anyhow!("cannot alter {topic}: {code}"))?;
+        }
+        Ok(())
+    }
+
+    fn create(&self, topic: &str, new: &NewTopic<'_>) -> Result<()> {
+        let options = AdminOptions::new().operation_timeout(Some(REQUEST_LIMIT));
+        for result in self
+            .runtime
+            .block_on(self.client.create_topics([new], &options))?
+        {
+            result.map_err(|(name, code)| anyhow!("cannot create {name}: {code}"))?;
+        }
+        // The broker that answers next may not have heard of it yet.
+        wait_for(&format!("topic {topic} to be known"), LEADER_LIMIT, || {
+            Ok(Some(self.partitions(topic)?))
+        })?;
+        Ok(())
+    }
+}

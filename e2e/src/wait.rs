@@ -1,0 +1,40 @@
+//! Waiting for something to become true, with a deadline and a message that says what did not happen.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How often a condition is looked at again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Calls `probe` until it gives a value, and fails after `limit` with `what` and the probe's last answer.
+///
+/// `Ok(None)` and `Err` both mean "not yet": an error is kept for the message.
+pub fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        let last = match probe() {
+            Ok(Some(value)) => return Ok(value),
+            Ok(None) => String::from("not yet"),
+            Err(error) => format!("{error:#}"),
+        };
+        if start.elapsed() > limit {
+            bail!("waited {} s for {what}: {last}", limit.as_secs());
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// [`wait_for`] over a plain condition.
+pub fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut probe: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    wait_for(what, limit, || Ok(probe()?.then_some(())))
+}
