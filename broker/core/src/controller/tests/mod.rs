@@ -1,1 +1,10 @@
-//! Tests follow.
+//! The controller's decisions as lists of cases, and random histories.
+
+mod alter_partition;
+mod brokers;
+mod cluster;
+mod configs;
+mod elections;
+mod reassignment;
+mod replay;
+mod topics;
