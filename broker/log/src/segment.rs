@@ -23,6 +23,9 @@ pub(crate) struct LargestTimestamp {
     pub(crate) last_offset: i64,
 }
 
+/// Largest distance of an offset from its segment's base offset, as Kafka's index readers take it.
+pub(crate) const RELATIVE_OFFSET_MAX: i64 = i32::MAX as i64;
+
 /// No timestamp at all: less than any.
 pub(crate) const NO_TIMESTAMP: i64 = -1;
 
@@ -270,6 +273,33 @@ impl<F: DiskFile> Segment<F> {
             });
             self.last_time_entry = largest.timestamp;
         }
+    }
+
+    /// Forgets the indexes and everything else that was learned from the batches, to learn it anew.
+    pub(crate) fn clear_indexes<D: Disk<File = F>>(
+        &mut self,
+        place: &Place<'_, D>,
+    ) -> Result<(), LogError> {
+        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+            let path = place.path(self.base_offset, suffix);
+            match place.disk.remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(LogError::io("remove", &path, error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.offset_index = Index::empty();
+        self.time_index = Index::empty();
+        self.size = 0;
+        self.bytes_since_entry = 0;
+        self.first_timestamp = None;
+        self.last_time_entry = NO_TIMESTAMP;
+        self.largest = Some(LargestTimestamp {
+            timestamp: NO_TIMESTAMP,
+            last_offset: self.base_offset,
+        });
+        Ok(())
     }
 
     /// Puts what the indexes hold in memory into their files.

@@ -10,10 +10,7 @@ use crate::batch_walk::WalkedBatch;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::{Log, RECENT_MAX, RecentBatch};
-use crate::segment::{LOG_SUFFIX, NO_TIMESTAMP, Segment};
-
-/// Largest distance of an offset from its segment's base offset, as Kafka's index readers take it.
-const RELATIVE_OFFSET_MAX: i64 = i32::MAX as i64;
+use crate::segment::{LOG_SUFFIX, NO_TIMESTAMP, RELATIVE_OFFSET_MAX, Segment};
 
 /// What an append did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,17 +2,19 @@
 //! that can be what was appended, cuts the rest off, and rebuilds indexes and leader epochs on the way.
 //!
 //! What makes a batch acceptable is in FORMAT.md. The rules matter because behind the end of a recycled file stand stale
-//! but intact batches: their offsets are lower than what was appended after them, so the offset rule ends the scan.
+//! but intact batches: their offsets are lower than what was appended after them, so the offset rule ends the scan. They
+//! also catch a damaged base offset, which the checksum does not cover.
+
+use std::ops::RangeInclusive;
 
 use taffrail_protocol::records::{BATCH_HEADER_LENGTH, BatchHeader, crc_matches};
 
-use crate::batch_walk::WalkedBatch;
+use crate::batch_walk::{BatchWalk, SEQUENTIAL_CHUNK, WalkedBatch};
 use crate::checkpoint::Durability;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::index::Index;
 use crate::log::Log;
-use crate::segment::{LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP};
+use crate::segment::{LOG_SUFFIX, RELATIVE_OFFSET_MAX};
 
 /// What opening a log found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,25 +85,38 @@ impl<D: Disk> Log<D> {
         Ok(recovered)
     }
 
-    /// Makes the indexes of one intact segment anew.
+    /// Makes the indexes of a complete segment anew, from its batch headers. Nothing is cut: records below the recovery point
+    /// are what they are, and an index that ends early costs a longer walk.
     pub(super) fn rebuild_indexes(&mut self, index: usize) -> Result<(), LogError> {
-        let size = self.segments[index].size;
-        let scanned = self.scan(index)?;
-        if scanned.valid < size {
-            let path = self.segment_path(self.segments[index].base_offset);
-            return Err(LogError::corrupt(
-                &path,
-                format!("no batch at position {}", scanned.valid),
-            ));
+        let interval = self.config.index_interval_bytes;
+        let (segment, place) = self.segment_and_place(index);
+        let size = segment.size;
+        let file = segment.file(&place)?;
+        segment.clear_indexes(&place)?;
+        let log_path = place.path(segment.base_offset, LOG_SUFFIX);
+        let path = || log_path.clone();
+        let mut walk = BatchWalk::new(&*file, &path, 0, size, SEQUENTIAL_CHUNK);
+        loop {
+            match walk.next() {
+                Ok(Some(batch)) => segment.note_batch(&batch, interval),
+                Ok(None) => break,
+                Err(LogError::Corrupt { reason, .. }) => {
+                    tracing::warn!(segment = %log_path.display(), reason, "a segment below the recovery point is damaged");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        segment.size = size;
+        segment.push_time_entry();
+        segment.write_indexes(&place)
     }
 
     /// Whether a segment goes on where the last scanned one ended. A segment starts at the log end offset of its time, so
-    /// anything between is lost; unless its distance is more than a segment can span.
+    /// anything between is lost; unless the distance is more than a segment can span.
     fn continues(&self, base_offset: i64) -> bool {
         base_offset == self.log_end_offset
-            || base_offset - self.log_end_offset > i64::from(i32::MAX)
+            || base_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
     }
 
     /// Removes segments from the end to `index`, the last first, so that a crash in between leaves no hole.
@@ -128,18 +143,10 @@ impl<D: Disk> Log<D> {
         let length = file
             .length()
             .map_err(|error| LogError::io("read", &path, error))?;
-        remove_index_files(&place, segment.base_offset)?;
-        segment.offset_index = Index::empty();
-        segment.time_index = Index::empty();
-        segment.size = 0;
-        segment.bytes_since_entry = 0;
-        segment.first_timestamp = None;
-        segment.last_time_entry = NO_TIMESTAMP;
-        segment.largest = Some(LargestTimestamp {
-            timestamp: NO_TIMESTAMP,
-            last_offset: segment.base_offset,
-        });
+        segment.clear_indexes(&place)?;
         let mut end_offset = segment.base_offset;
+        let base_offset = segment.base_offset;
+        let gaps = self.config.compact;
         let mut reader = BatchReader {
             file: &*file,
             length,
@@ -149,8 +156,13 @@ impl<D: Disk> Log<D> {
         let mut latest_epoch = self.epochs.latest().map_or(-1, |entry| entry.epoch);
         loop {
             let position = self.segments[index].size;
+            let furthest = if gaps {
+                base_offset + RELATIVE_OFFSET_MAX
+            } else {
+                end_offset
+            };
             let Some(batch) = reader
-                .acceptable(position, end_offset, latest_epoch)
+                .acceptable(position, end_offset..=furthest, latest_epoch)
                 .map_err(|error| LogError::io("read", &path, error))?
             else {
                 break;
@@ -186,25 +198,6 @@ impl<D: Disk> Log<D> {
     }
 }
 
-fn remove_index_files<D: Disk>(
-    place: &crate::segment::Place<'_, D>,
-    base_offset: i64,
-) -> Result<(), LogError> {
-    for suffix in [
-        crate::segment::INDEX_SUFFIX,
-        crate::segment::TIME_INDEX_SUFFIX,
-    ] {
-        let path = place.path(base_offset, suffix);
-        match place.disk.remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(LogError::io("remove", &path, error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
-}
-
 /// Reads whole batches of a segment, one after another.
 struct BatchReader<'a, F> {
     file: &'a F,
@@ -214,11 +207,11 @@ struct BatchReader<'a, F> {
 }
 
 impl<F: DiskFile> BatchReader<'_, F> {
-    /// The batch at `position`, if it can follow a log that ends at `end_offset` in `latest_epoch`.
+    /// The batch at `position`, if its base offset is among `base_offsets` and it can follow `latest_epoch`.
     fn acceptable(
         &mut self,
         position: u64,
-        end_offset: i64,
+        base_offsets: RangeInclusive<i64>,
         latest_epoch: i32,
     ) -> std::io::Result<Option<WalkedBatch>> {
         let left = self.length - position;
@@ -229,7 +222,7 @@ impl<F: DiskFile> BatchReader<'_, F> {
             return Ok(None);
         };
         let size = header.total_length();
-        let follows = header.base_offset >= end_offset
+        let follows = base_offsets.contains(&header.base_offset)
             && header.last_offset_delta >= 0
             && header.partition_leader_epoch >= latest_epoch
             && header

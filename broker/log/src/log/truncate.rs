@@ -9,7 +9,8 @@ use crate::log::Log;
 use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX};
 
 impl<D: Disk> Log<D> {
-    /// Removes every record at or above `offset`; a batch that holds it goes as a whole. Returns the log end offset.
+    /// Removes every record at or above `offset`; a batch that holds it goes as a whole. Returns the log end offset, which
+    /// is lower than `offset` if that was within a batch or a gap.
     /// Producer state must be rebuilt by the caller, from a snapshot that is not above it. Ranges that readers hold
     /// may end early.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<i64, LogError> {
@@ -85,9 +86,8 @@ impl<D: Disk> Log<D> {
             self.cut_segment(index, &cut)?;
         }
         self.load_active_end()?;
-        // A gap before the target stays one, as in the leader's log; the middle of a batch does not.
-        let end_offset = cut.map_or(offset, |batch| batch.header.base_offset.min(offset));
-        self.log_end_offset = self.log_end_offset.max(end_offset);
+        // The log now ends with its last batch, also if the target was in the gap behind it: a log end offset that no
+        // record tells would be another one after a restart.
         if self.log_start_offset > self.log_end_offset {
             self.set_log_start(self.log_end_offset);
             self.directory.write_checkpoint(CheckpointKind::LogStart)?;
