@@ -92,3 +92,107 @@ fn decode_versioned<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     r.finish()?;
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Uuid;
+    use crate::messages::group_metadata_value::MemberMetadata;
+
+    fn from_hex(hex: &str) -> Vec<u8> {
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect()
+    }
+
+    fn counted_id() -> Uuid {
+        Uuid(std::array::from_fn(|position| position as u8 + 1))
+    }
+
+    #[test]
+    fn keys_have_the_bytes_of_kafka() {
+        let commit = OffsetCommitKey {
+            group: "g".into(),
+            topic: "t".into(),
+            partition: 5,
+        };
+        let group = GroupMetadataKey { group: "g".into() };
+        for (key, hex) in [
+            (
+                CoordinatorKey::OffsetCommit(commit.clone()),
+                "000100016700017400000005",
+            ),
+            (CoordinatorKey::GroupMetadata(group), "0002000167"),
+        ] {
+            assert_eq!(key.encode().unwrap(), from_hex(hex));
+            assert_eq!(CoordinatorKey::decode(&from_hex(hex)), Ok(key));
+        }
+        let legacy = from_hex("000000016700017400000005");
+        assert_eq!(
+            CoordinatorKey::decode(&legacy),
+            Ok(CoordinatorKey::OffsetCommit(commit))
+        );
+        assert_eq!(
+            CoordinatorKey::decode(&[0, 3, 0, 0]),
+            Err(DecodeError::UnknownType(3))
+        );
+    }
+
+    /// The bytes were written by Kafka 4.4.0.
+    #[test]
+    fn committed_offsets_have_the_bytes_of_kafka() {
+        let value = OffsetCommitValue {
+            offset: 42,
+            leader_epoch: 3,
+            metadata: "m".into(),
+            commit_timestamp: 1_700_000_000_000,
+            topic_id: counted_id(),
+            ..OffsetCommitValue::default()
+        };
+        let bytes = from_hex(
+            "0004000000000000002a00000003026d0000018bcfe568000100100102030405060708090a0b0c0d0e0f10",
+        );
+        assert_eq!(encode_offset_commit_value(&value).unwrap(), bytes);
+        assert_eq!(decode_offset_commit_value(&bytes), Ok(value.clone()));
+        let expiring = OffsetCommitValue {
+            leader_epoch: -1,
+            topic_id: Uuid::ZERO,
+            expire_timestamp: 7,
+            ..value
+        };
+        let bytes = from_hex("0001000000000000002a00016d0000018bcfe568000000000000000007");
+        assert_eq!(encode_offset_commit_value(&expiring).unwrap(), bytes);
+        assert_eq!(decode_offset_commit_value(&bytes), Ok(expiring));
+    }
+
+    #[test]
+    fn groups_have_the_bytes_of_kafka() {
+        let value = GroupMetadataValue {
+            protocol_type: "consumer".into(),
+            generation: 4,
+            protocol: Some("range".into()),
+            leader: Some("m1".into()),
+            current_state_timestamp: 99,
+            members: vec![MemberMetadata {
+                member_id: "m1".into(),
+                group_instance_id: None,
+                client_id: "c".into(),
+                client_host: "/h".into(),
+                rebalance_timeout: 300,
+                session_timeout: 45,
+                subscription: vec![1, 2],
+                assignment: vec![3],
+            }],
+        };
+        let bytes = from_hex(
+            "00030008636f6e73756d657200000004000572616e676500026d3100000000000000630000000100026d31ffff000163\
+             00022f680000012c0000002d0000000201020000000103",
+        );
+        assert_eq!(encode_group_metadata_value(&value).unwrap(), bytes);
+        assert_eq!(decode_group_metadata_value(&bytes), Ok(value));
+        for length in 0..bytes.len() {
+            assert!(decode_group_metadata_value(&bytes[..length]).is_err());
+        }
+    }
+}

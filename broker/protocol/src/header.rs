@@ -109,3 +109,86 @@ pub fn parse_response_header(
     }
     Ok((correlation_id, r.position()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(frame: &[u8], expected: Result<(i16, i16, i32, Option<&str>, usize), HeaderError>) {
+        let parsed = RequestHeader::parse(frame).map(|(header, body)| {
+            (
+                header.api_key,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                body,
+            )
+        });
+        assert_eq!(parsed, expected, "{frame:?}");
+    }
+
+    #[test]
+    fn headers_of_both_versions_and_of_unknown_apis_are_read() {
+        check(
+            &[0, 3, 0, 8, 0, 0, 0, 7, 0, 1, b'c', 9],
+            Ok((3, 8, 7, Some("c"), 11)),
+        );
+        check(
+            &[0, 3, 0, 8, 0, 0, 0, 7, 0xff, 0xff],
+            Ok((3, 8, 7, None, 10)),
+        );
+        // Metadata 9 is flexible: one unknown tag of two bytes.
+        check(
+            &[0, 3, 0, 9, 0, 0, 0, 7, 0, 0, 1, 5, 2, 8, 8, 9],
+            Ok((3, 9, 7, Some(""), 15)),
+        );
+        check(
+            &[0x7f, 0xff, 0, 9, 0, 0, 0, 7, 0, 0, 1, 5],
+            Ok((0x7fff, 9, 7, Some(""), 10)),
+        );
+        // ApiVersions of the future: nothing behind the client id is looked at.
+        check(
+            &[0, 18, 0, 99, 0, 0, 0, 7, 0, 0, 0xff],
+            Ok((18, 99, 7, Some(""), 10)),
+        );
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused() {
+        for length in 0..8 {
+            check(&[0; 8][..length], Err(HeaderError::TooShort(length)));
+        }
+        let malformed = |source| HeaderError::Malformed {
+            api_key: 3,
+            api_version: 9,
+            correlation_id: 7,
+            source,
+        };
+        check(
+            &[0, 3, 0, 9, 0, 0, 0, 7, 0, 5, b'c'],
+            Err(malformed(DecodeError::Truncated {
+                position: 10,
+                needed: 5,
+                remaining: 1,
+            })),
+        );
+        check(
+            &[0, 3, 0, 9, 0, 0, 0, 7, 0, 1, 0xff, 0],
+            Err(malformed(DecodeError::NotUtf8 { position: 10 })),
+        );
+        check(
+            &[0, 3, 0, 9, 0, 0, 0, 7, 0, 0, 2, 5, 0, 5, 0],
+            Err(malformed(DecodeError::TagOrder {
+                previous: 5,
+                tag: 5,
+            })),
+        );
+        check(
+            &[0, 3, 0, 9, 0, 0, 0, 7, 0xff, 0xfe, 0],
+            Err(malformed(DecodeError::BadLength {
+                position: 10,
+                length: -2,
+            })),
+        );
+    }
+}

@@ -6,7 +6,7 @@ mod support;
 use kafka_protocol_oracle::{oracle, same_values};
 use support::{Source, codecs, definitions, message_bytes};
 
-const VALUES_PER_VERSION: u64 = 40;
+const VALUES_PER_VERSION: u64 = 20;
 
 /// Calls `each(definition, codec, version, bytes)` for values of every message and version.
 fn for_each_value(
