@@ -14,6 +14,6 @@ mod types;
 
 pub use node::{RaftConfig, RaftNode};
 pub use types::{
-    Entry, EntryType, HardState, Message, MessageType, Persist, Persisted, ProposeError, RaftError,
-    Ready, Role, Snapshot, VoterProgress,
+    CommittedLog, Entry, EntryType, HardState, Message, MessageType, Persist, Persisted,
+    ProposeError, RaftError, Ready, Role, Snapshot, VoterProgress,
 };

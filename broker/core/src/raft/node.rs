@@ -8,8 +8,8 @@ use super::convert;
 use super::logger;
 use super::storage::MemoryLog;
 use super::types::{
-    Entry, Message, MessageType, Persist, Persisted, ProposeError, RaftError, Ready, Role,
-    Snapshot, VoterProgress,
+    CommittedLog, Entry, Message, MessageType, Persist, Persisted, ProposeError, RaftError, Ready,
+    Role, Snapshot, VoterProgress,
 };
 use crate::ids::BrokerId;
 
@@ -257,6 +257,21 @@ impl RaftNode {
         }
         self.settle();
         Some(ready)
+    }
+
+    /// What a broker that is no voter and has applied everything before `index` needs next. Entries are committed and at
+    /// least one, unless there is none yet; then no more than `bytes_max` of data.
+    pub fn committed_log(&self, index: u64, bytes_max: u64) -> CommittedLog {
+        let index = index.max(1);
+        let log = self.raw.store();
+        if index > self.applied.0 {
+            return CommittedLog::Entries(Vec::new());
+        }
+        match log.read(index, self.applied.0, bytes_max) {
+            Some(entries) => CommittedLog::Entries(entries),
+            // Entries are dropped only once a snapshot stands for them.
+            None => CommittedLog::Snapshot(log.newest_snapshot().unwrap_or_default()),
+        }
     }
 
     /// The newest term that this voter has seen.

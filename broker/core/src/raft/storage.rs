@@ -4,7 +4,7 @@ use raft::eraftpb;
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use super::convert;
-use super::types::{Persisted, RaftError, Snapshot};
+use super::types::{Entry, Persisted, RaftError, Snapshot};
 
 /// Entries after a compaction point, and the newest snapshot. The snapshot may stand above the compaction point: entries
 /// below it are kept for a while, so that a voter that is a little behind needs no snapshot.
@@ -45,10 +45,7 @@ impl MemoryLog {
             }
             None => ((0, 0), bootstrap),
         };
-        let entries = entries
-            .into_iter()
-            .filter(|entry| entry.index > compacted.0);
-        let entries: Vec<_> = entries.map(convert::entry_to_raft).collect();
+        let entries = after_snapshot(entries, compacted);
         let (mut index, mut term) = compacted;
         for entry in &entries {
             if entry.index != index + 1 {
@@ -60,9 +57,9 @@ impl MemoryLog {
             (index, term) = (entry.index, entry.term);
         }
         if hard_state.term < term {
-            return Err(RaftError::Damaged(
-                "the newest entry's term is newer than the hard state",
-            ));
+            // Stopped between writing entries and the hard state that goes with them. It cannot have voted in that term: a
+            // vote leaves only after its hard state is on disk.
+            (hard_state.term, hard_state.vote) = (term, None);
         }
         // A snapshot is persisted before the hard state that follows from it.
         hard_state.commit = hard_state.commit.max(compacted.0);
@@ -81,6 +78,29 @@ impl MemoryLog {
     pub(super) fn snapshot_index(&self) -> u64 {
         let snapshot = self.snapshot.as_ref();
         snapshot.map_or(0, |snapshot| snapshot.get_metadata().index)
+    }
+
+    /// The newest snapshot, for those who need entries that are gone.
+    pub(super) fn newest_snapshot(&self) -> Option<Snapshot> {
+        self.snapshot.as_ref().map(convert::snapshot_from_raft)
+    }
+
+    /// Entries `first` to `last`, at least one and then no more than `bytes_max` of data; `None` if the first is gone.
+    pub(super) fn read(&self, first: u64, last: u64, bytes_max: u64) -> Option<Vec<Entry>> {
+        let position = |index: u64| {
+            index
+                .checked_sub(self.compacted.0 + 1)
+                .map(|position| position as usize)
+        };
+        let (from, to) = (position(first)?, position(last + 1)?);
+        let wanted = self.entries.get(from..to).unwrap_or_default();
+        let mut bytes = 0;
+        let fits = wanted.iter().take_while(|entry| {
+            let is_first = bytes == 0 && entry.index == first;
+            bytes += entry.data.len() as u64;
+            is_first || bytes <= bytes_max
+        });
+        Some(fits.map(convert::entry_from_raft).collect())
     }
 
     fn last(&self) -> u64 {
@@ -137,6 +157,17 @@ impl MemoryLog {
         }
         Some(converted)
     }
+}
+
+/// The entries that go on from the snapshot. A stop between writing a leader's snapshot and removing the entries that it
+/// replaces leaves some that do not: they have another entry at the snapshot's index.
+fn after_snapshot(entries: Vec<Entry>, snapshot: (u64, u64)) -> Vec<eraftpb::Entry> {
+    let at_snapshot = entries.iter().find(|entry| entry.index == snapshot.0);
+    if at_snapshot.is_some_and(|entry| entry.term != snapshot.1) {
+        return Vec::new();
+    }
+    let after = entries.into_iter().filter(|entry| entry.index > snapshot.0);
+    after.map(convert::entry_to_raft).collect()
 }
 
 impl Storage for MemoryLog {

@@ -164,12 +164,12 @@ pub struct Persisted {
     pub hard_state: HardState,
     /// The newest one.
     pub snapshot: Option<Snapshot>,
-    /// Entries of consecutive indexes. Those that the snapshot includes are passed over.
+    /// All that are on disk, of consecutive indexes. Those that the snapshot includes are passed over.
     pub entries: Vec<Entry>,
 }
 
-/// What must be written: snapshot first, then entries, then hard state, so that what is on disk after a crash in
-/// between still fits together.
+/// What must be written: snapshot first, then entries, then hard state. A stop in between, with any number of the entries
+/// written, does no harm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persist {
     /// Replaces all entries and any older snapshot.
@@ -267,4 +267,13 @@ pub struct VoterProgress {
     pub matched: u64,
     /// Whether it was heard from within the last election timeout; always true of the leader itself.
     pub recently_active: bool,
+}
+
+/// A piece of the committed log, for brokers that follow it without a vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommittedLog {
+    /// The entries asked for.
+    Entries(Vec<Entry>),
+    /// The entries asked for are gone; the log goes on after this.
+    Snapshot(Snapshot),
 }

@@ -3,8 +3,8 @@
 use super::quorum::Quorum;
 use crate::ids::BrokerId;
 use crate::raft::{
-    Entry, EntryType, HardState, Message, MessageType, Persisted, ProposeError, RaftConfig,
-    RaftError, RaftNode, Role, Snapshot,
+    CommittedLog, Entry, EntryType, HardState, Message, MessageType, Persisted, ProposeError,
+    RaftConfig, RaftError, RaftNode, Role, Snapshot,
 };
 
 fn with_leader(size: i32, seed: u64) -> (Quorum, BrokerId) {
@@ -166,6 +166,43 @@ fn a_voter_far_behind_gets_a_snapshot_even_if_the_first_is_lost() {
 }
 
 #[test]
+fn the_committed_log_is_read_in_pieces_or_as_a_snapshot() {
+    let (mut quorum, leader) = with_leader(3, 31);
+    for number in 0..20 {
+        quorum.propose(leader, &format!("{number:02}")).unwrap();
+        quorum.settle();
+    }
+    let last = quorum.node(leader).commit_index();
+    let mut check = |index, bytes_max, expected: &str| {
+        let text = match quorum.node(leader).committed_log(index, bytes_max) {
+            CommittedLog::Entries(entries) => {
+                let indexes = entries
+                    .iter()
+                    .map(|entry| (entry.index + 20 - last).to_string());
+                indexes.collect::<Vec<_>>().join(" ")
+            }
+            CommittedLog::Snapshot(snapshot) => format!("snapshot {}", snapshot.index + 20 - last),
+        };
+        assert_eq!(text, expected, "{index} {bytes_max}");
+    };
+    // Numbered as the data, of two bytes each.
+    let first = last - 19;
+    check(first, 6, "1 2 3");
+    check(first, 0, "1");
+    check(last, 100, "20");
+    check(last + 1, 100, "");
+    check(last + 100, 100, "");
+    quorum.compact(leader);
+    let CommittedLog::Snapshot(snapshot) = quorum.node(leader).committed_log(1, 0) else {
+        panic!("the first entries are gone");
+    };
+    assert_eq!(snapshot.index, last);
+    assert!(
+        matches!(quorum.node(leader).committed_log(last, 0), CommittedLog::Entries(entries) if entries.len() == 1)
+    );
+}
+
+#[test]
 fn too_much_uncommitted_is_refused() {
     let mut config = RaftConfig::new(BrokerId(0), vec![BrokerId(0)], 1);
     config.uncommitted_bytes_max = 1000;
@@ -238,7 +275,14 @@ fn persisted_state_that_does_not_fit_is_refused() {
     check(hard_state(2, 0), None, &[entry(2, 1)], false);
     check(hard_state(2, 0), None, &[entry(1, 1), entry(3, 1)], false);
     check(hard_state(2, 0), None, &[entry(1, 2), entry(2, 1)], false);
-    check(hard_state(1, 0), None, &[entry(1, 2)], false);
+    // Stops in between writes: the hard state is missing, or the entries that a snapshot replaces are still there.
+    check(hard_state(1, 0), None, &[entry(1, 2)], true);
+    check(
+        hard_state(1, 0),
+        Some(snapshot(5, 2)),
+        &[entry(5, 1), entry(6, 1)],
+        true,
+    );
     check(hard_state(2, 7), None, &[entry(1, 2)], false);
     check(
         hard_state(2, 0),

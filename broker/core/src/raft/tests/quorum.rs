@@ -82,12 +82,27 @@ impl Quorum {
         (self.random >> 33) % below
     }
 
-    /// The voter loses its memory and what it had not synced.
+    /// The voter loses its memory and what it had not synced, or stops somewhere in its oldest write.
     pub(super) fn crash(&mut self, id: BrokerId) {
         self.history.push(format!("crash {id}"));
+        let (stage, entries_written) = (self.random(4), self.random(4) as usize);
         let voter = self.voters.get_mut(&id).unwrap();
         voter.node = None;
+        let oldest = voter.unsynced.pop_front();
         voter.unsynced.clear();
+        let Some((_, mut persist)) = oldest.filter(|_| stage > 0) else {
+            return;
+        };
+        persist.hard_state = None;
+        if stage == 1 && persist.snapshot.is_some() {
+            // The entries that it replaces are still there.
+            voter.disk.snapshot = persist.snapshot;
+            return;
+        }
+        if stage == 2 {
+            persist.entries.truncate(entries_written);
+        }
+        write(&mut voter.disk, persist);
     }
 
     pub(super) fn restart(&mut self, id: BrokerId) {
@@ -216,6 +231,7 @@ impl Quorum {
 
     /// A snapshot of what the voter has applied, written at once.
     pub(super) fn compact(&mut self, id: BrokerId) {
+        let drop_entries = self.random(2) == 0;
         let voter = self.voters.get_mut(&id).unwrap();
         let Some(node) = &mut voter.node else {
             return;
@@ -223,10 +239,12 @@ impl Quorum {
         if let Some(snapshot) = node.compact(voter.applied, encode(&voter.state)) {
             self.history
                 .push(format!("compact {id} to {}", snapshot.index));
-            voter
-                .disk
-                .entries
-                .retain(|entry| entry.index > snapshot.index);
+            if drop_entries {
+                voter
+                    .disk
+                    .entries
+                    .retain(|entry| entry.index > snapshot.index);
+            }
             voter.disk.snapshot = Some(snapshot);
         }
     }
