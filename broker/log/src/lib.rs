@@ -35,3 +35,4 @@ pub use log::{
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};
+pub use taffrail_protocol::records::TimestampType;
