@@ -15,7 +15,7 @@ pub enum IsrChange {
 /// An AlterPartition request for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// Names this proposal in its answer; grows with each proposal of one [`Leader`](super::Leader).
+    /// Names this sending in its answer, also when the same is sent again; grows within one [`Leader`](super::Leader).
     pub id: u64,
     /// The leader epoch of the sender.
     pub leader_epoch: LeaderEpoch,
@@ -45,7 +45,8 @@ pub enum AlterPartitionAnswer {
         /// The committed ISR.
         isr: Vec<BrokerId>,
     },
-    /// INELIGIBLE_REPLICA or OPERATION_NOT_ATTEMPTED: certainly not applied, so the proposal is dropped.
+    /// INELIGIBLE_REPLICA or OPERATION_NOT_ATTEMPTED: not applied. The proposal is dropped, unless an
+    /// earlier copy of it that went unanswered could still be.
     NotApplied,
     /// FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_ID or
     /// UNKNOWN_TOPIC_OR_PARTITION: the metadata that this broker has not seen yet will settle it.
@@ -60,4 +61,6 @@ pub(super) struct Pending {
     pub(super) proposal: Proposal,
     /// When to send the same proposal again; `None` while an answer is awaited.
     pub(super) resend_at: Option<Instant>,
+    /// When it last turned out that a copy would not be answered; that copy may still reach the controller.
+    pub(super) unanswered_at: Option<Instant>,
 }

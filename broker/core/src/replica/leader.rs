@@ -5,7 +5,7 @@
 //! | state | append, fetch, time | answer `Committed` | `NotApplied` | `AwaitMetadata`, `Unknown` | newer metadata |
 //! |---|---|---|---|---|---|
 //! | settled | a replica that reached HW and the epoch start joins: *pending expand*; one that lagged too long leaves: *pending shrink* | ignored | ignored | ignored | take it |
-//! | pending expand | no new proposal; HW counts ISR ∪ joining | take it: *settled* | drop it: *settled*, pause | the same again after a pause | take it, drop the proposal: *settled* |
+//! | pending expand | no new proposal; HW counts ISR ∪ joining | take it: *settled* | drop it: *settled*, pause; asked again if an unanswered copy may be on its way | the same again after a pause | take it, drop the proposal: *settled* |
 //! | pending shrink | no new proposal; HW counts the committed ISR | take it: *settled* | drop it: *settled*, pause | the same again after a pause | take it, drop the proposal: *settled* |
 //!
 //! One proposal is in flight at a time, named by an id, so that a late answer to a settled one changes nothing
@@ -26,13 +26,16 @@ use crate::error::ErrorKind;
 use crate::ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch};
 use crate::time::Instant;
 
-use super::isr::{AlterPartitionAnswer, IsrChange, Pending, Proposal};
+use super::isr::{AlterPartitionAnswer, Pending, Proposal};
 use super::progress::{BrokerStanding, PartitionState, Replica};
 
 /// Pause before an unanswered proposal is sent again: ten tries a second at most from one partition.
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// Pause before asking again what newer metadata should have settled: it comes within a heartbeat or so.
 const RESEND_AWAITED_AFTER: Duration = Duration::from_secs(1);
+/// How long a copy of a proposal that its sender gave up may still reach a controller. Until then a refusal of a later
+/// copy proves nothing.
+const COPY_LIVES: Duration = Duration::from_secs(10);
 /// Pause after a refusal, so that a replica that the controller finds ineligible is not proposed at every fetch.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(500);
 
@@ -102,22 +105,22 @@ pub enum Acknowledgement {
 /// State of a partition that this broker leads. See the module for its rules.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    me: BrokerId,
+    pub(super) me: BrokerId,
     /// Where this broker's own replica stands in `replicas`.
-    own: usize,
-    settings: Settings,
-    leader_epoch: LeaderEpoch,
-    partition_epoch: PartitionEpoch,
-    epoch_start_offset: i64,
-    log_start_offset: i64,
-    log_end_offset: i64,
-    flushed_offset: i64,
-    high_watermark: i64,
-    low_watermark: Option<i64>,
-    replicas: Vec<Replica>,
-    pending: Option<Pending>,
-    proposal_id_last: u64,
-    propose_not_before: Instant,
+    pub(super) own: usize,
+    pub(super) settings: Settings,
+    pub(super) leader_epoch: LeaderEpoch,
+    pub(super) partition_epoch: PartitionEpoch,
+    pub(super) epoch_start_offset: i64,
+    pub(super) log_start_offset: i64,
+    pub(super) log_end_offset: i64,
+    pub(super) flushed_offset: i64,
+    pub(super) high_watermark: i64,
+    pub(super) low_watermark: Option<i64>,
+    pub(super) replicas: Vec<Replica>,
+    pub(super) pending: Option<Pending>,
+    pub(super) proposal_id_last: u64,
+    pub(super) propose_not_before: Instant,
 }
 
 impl Leader {
@@ -295,6 +298,13 @@ impl Leader {
                 self.take_isr(now, &isr);
                 self.settle(now, effects);
             }
+            AlterPartitionAnswer::NotApplied
+                if pending
+                    .unanswered_at
+                    .is_some_and(|at| now.saturating_since(at) < COPY_LIVES) =>
+            {
+                pending.resend_at = Some(now + RESEND_AWAITED_AFTER);
+            }
             AlterPartitionAnswer::NotApplied => {
                 self.pending = None;
                 self.replicas
@@ -306,7 +316,10 @@ impl Leader {
             AlterPartitionAnswer::AwaitMetadata => {
                 pending.resend_at = Some(now + RESEND_AWAITED_AFTER)
             }
-            AlterPartitionAnswer::Unknown => pending.resend_at = Some(now + RESEND_AFTER),
+            AlterPartitionAnswer::Unknown => {
+                pending.resend_at = Some(now + RESEND_AFTER);
+                pending.unanswered_at = Some(now);
+            }
         }
     }
 
@@ -316,6 +329,8 @@ impl Leader {
             Some(pending) => {
                 if pending.resend_at.is_some_and(|at| at <= now) {
                     pending.resend_at = None;
+                    self.proposal_id_last += 1;
+                    pending.proposal.id = self.proposal_id_last;
                     effects.push(Effect::AlterPartition(pending.proposal.clone()));
                 }
             }
@@ -418,6 +433,14 @@ impl Leader {
             .count()
     }
 
+    /// The standing of a broker that holds a replica, as last told.
+    pub fn standing(&self, broker: BrokerId) -> Option<BrokerStanding> {
+        self.replicas
+            .iter()
+            .find(|replica| replica.broker == broker)
+            .map(|replica| replica.standing)
+    }
+
     /// min(`min.insync.replicas`, replicas): what acks=all needs, and what lets the high watermark move.
     pub fn min_isr(&self) -> usize {
         self.settings
@@ -513,183 +536,5 @@ impl Leader {
         self.propose_expand(now, effects);
         self.advance(now, effects);
         self.advance_low_watermark(effects);
-    }
-
-    fn propose_expand(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        if self.pending.is_some() || now < self.propose_not_before {
-            return;
-        }
-        let mut found = false;
-        for position in 0..self.replicas.len() {
-            let joins = self.may_join(&self.replicas[position], now);
-            self.replicas[position].joining = joins;
-            found |= joins;
-        }
-        if found {
-            self.propose(
-                IsrChange::Expand,
-                |replica| replica.in_isr || replica.joining,
-                effects,
-            );
-        }
-    }
-
-    /// A replica may join when it has all that is committed and all that was there when this epoch started, lately
-    /// (KAFKA-7128), and the controller would not refuse it.
-    fn may_join(&self, replica: &Replica, now: Instant) -> bool {
-        let reached = self.high_watermark.max(self.epoch_start_offset);
-        !replica.in_isr
-            && replica.log_end_offset.is_some_and(|end| end >= reached)
-            && !self.lags_in_messages(replica)
-            && replica.eligible()
-            && replica.last_fetch.is_some_and(|last| {
-                now.saturating_since(last.at) <= self.settings.replica_lag_time_max
-            })
-    }
-
-    fn propose_shrink(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        if now < self.propose_not_before {
-            return;
-        }
-        let me = self.me;
-        let (log_end_offset, lag_time_max) =
-            (self.log_end_offset, self.settings.replica_lag_time_max);
-        let stays = |leader: &Leader, replica: &Replica| {
-            replica.broker == me
-                || (replica.caught_up(now, log_end_offset, lag_time_max)
-                    && !leader.lags_in_messages(replica))
-        };
-        let all_stay = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.in_isr)
-            .all(|replica| stays(self, replica));
-        if all_stay {
-            return;
-        }
-        let members: Vec<BrokerId> = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.in_isr && stays(self, replica))
-            .map(|replica| replica.broker)
-            .collect();
-        self.propose(
-            IsrChange::Shrink,
-            |replica| members.contains(&replica.broker),
-            effects,
-        );
-    }
-
-    fn lags_in_messages(&self, replica: &Replica) -> bool {
-        match self.settings.replica_lag_messages_max {
-            None => false,
-            Some(max) => {
-                let lag =
-                    self.log_end_offset - replica.log_end_offset.unwrap_or(self.log_start_offset);
-                lag > max
-            }
-        }
-    }
-
-    fn propose(
-        &mut self,
-        change: IsrChange,
-        member: impl Fn(&Replica) -> bool,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.proposal_id_last += 1;
-        let new_isr = self
-            .replicas
-            .iter()
-            .filter(|replica| member(replica))
-            .map(|replica| {
-                let epoch = replica.fetched_epoch.or(replica.standing.epoch());
-                (replica.broker, epoch.unwrap_or(BrokerEpoch(-1)))
-            })
-            .collect();
-        let proposal = Proposal {
-            id: self.proposal_id_last,
-            leader_epoch: self.leader_epoch,
-            partition_epoch: self.partition_epoch,
-            change,
-            new_isr,
-        };
-        assert!(
-            proposal.contains(self.me),
-            "a leader never proposes to leave"
-        );
-        effects.push(Effect::AlterPartition(proposal.clone()));
-        self.pending = Some(Pending {
-            proposal,
-            resend_at: None,
-        });
-    }
-
-    fn advance(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        if self.raise_high_watermark(now) {
-            effects.push(Effect::HighWatermark(self.high_watermark));
-        }
-    }
-
-    fn raise_high_watermark(&mut self, now: Instant) -> bool {
-        let mut isr_len = 0;
-        let mut smallest = if self.settings.flush_ack {
-            self.flushed_offset
-        } else {
-            self.log_end_offset
-        };
-        for replica in &self.replicas {
-            isr_len += usize::from(replica.in_isr);
-            if replica.broker == self.me {
-                continue;
-            }
-            let counts = replica.in_isr || replica.joining || self.about_to_join(replica, now);
-            if counts {
-                // One that has not fetched in this epoch may have anything.
-                smallest = smallest.min(replica.log_end_offset.unwrap_or(i64::MIN));
-            }
-        }
-        if smallest <= self.high_watermark || isr_len < self.min_isr() {
-            return false;
-        }
-        self.high_watermark = smallest;
-        assert!(
-            self.log_start_offset <= smallest && smallest <= self.log_end_offset,
-            "log start <= high watermark <= log end"
-        );
-        true
-    }
-
-    fn about_to_join(&self, replica: &Replica, now: Instant) -> bool {
-        replica.log_end_offset.is_some()
-            && replica.caught_up(now, self.log_end_offset, self.settings.replica_lag_time_max)
-            && replica.eligible()
-    }
-
-    fn advance_low_watermark(&mut self, effects: &mut Vec<Effect>) {
-        let smallest = self.smallest_log_start();
-        let moved = smallest > self.low_watermark;
-        if let (true, Some(offset)) = (moved, smallest) {
-            effects.push(Effect::LowWatermark(offset));
-        }
-        self.low_watermark = smallest;
-    }
-
-    fn smallest_log_start(&self) -> Option<i64> {
-        let mut smallest = self.log_start_offset;
-        for replica in &self.replicas {
-            if replica.broker != self.me && replica.alive() {
-                smallest = smallest.min(replica.log_start_offset?);
-            }
-        }
-        Some(smallest)
-    }
-
-    /// The standing of a broker that holds a replica, as last told.
-    pub fn standing(&self, broker: BrokerId) -> Option<BrokerStanding> {
-        self.replicas
-            .iter()
-            .find(|replica| replica.broker == broker)
-            .map(|replica| replica.standing)
     }
 }

@@ -9,6 +9,8 @@ mod follower;
 mod isr;
 mod leader;
 mod progress;
+mod propose;
+mod watermark;
 
 #[cfg(test)]
 mod tests;
