@@ -1,0 +1,97 @@
+//! DescribeQuorum: who keeps the metadata, and how far each voter is (KIP-595). Only the leader knows.
+
+use std::sync::Arc;
+
+use taffrail_protocol::ErrorCode;
+use taffrail_protocol::messages::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
+use taffrail_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
+
+use super::topics;
+use crate::broker::Broker;
+use crate::cluster::{NotController, QuorumProgress};
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+
+/// The name by which Kafka's tools ask for the metadata log.
+const METADATA_TOPIC: &str = "__cluster_metadata";
+/// The request names no timeout.
+const TIMEOUT_MS: i32 = 5_000;
+
+/// Asks the active controller.
+pub(crate) async fn handle<E: Env>(
+    broker: Arc<Broker<E>>,
+    context: RequestContext,
+    request: DescribeQuorumRequest,
+) -> DescribeQuorumResponse {
+    let deadline = topics::deadline(&broker, TIMEOUT_MS);
+    match broker.cluster.call_controller(&context, &request, deadline).await {
+        Ok(answer) => answer,
+        Err(error) => DescribeQuorumResponse {
+            error_code: error.code().code(),
+            error_message: Some(error.to_string()),
+            ..DescribeQuorumResponse::default()
+        },
+    }
+}
+
+/// What the leader of the quorum answers.
+pub(crate) async fn decide<E: Env>(
+    broker: Arc<Broker<E>>,
+    request: DescribeQuorumRequest,
+) -> Result<DescribeQuorumResponse, NotController> {
+    let progress = broker.cluster.quorum_progress().await?;
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(|partition| {
+            if topic.topic_name == METADATA_TOPIC && partition.partition_index == 0 {
+                described(&broker, &progress)
+            } else {
+                PartitionData {
+                    partition_index: partition.partition_index,
+                    error_code: ErrorCode::UnknownTopicOrPartition.code(),
+                    ..PartitionData::default()
+                }
+            }
+        });
+        TopicData { partitions: partitions.collect(), topic_name: topic.topic_name }
+    });
+    Ok(DescribeQuorumResponse {
+        topics: topics.collect(),
+        nodes: nodes(&broker),
+        ..DescribeQuorumResponse::default()
+    })
+}
+
+fn described<E: Env>(broker: &Broker<E>, progress: &QuorumProgress) -> PartitionData {
+    let offset = |index: u64| i64::try_from(index).unwrap_or(i64::MAX);
+    let now = broker.env.wall_ms();
+    let voters = progress.voters.iter().map(|voter| ReplicaState {
+        replica_id: voter.voter.0,
+        // Raft indexes are inclusive, Kafka's end offset is the next one.
+        log_end_offset: offset(voter.matched + 1),
+        last_fetch_timestamp: if voter.recently_active { now } else { -1 },
+        last_caught_up_timestamp: if voter.matched >= progress.commit_index { now } else { -1 },
+        ..ReplicaState::default()
+    });
+    PartitionData {
+        leader_id: broker.id.0,
+        leader_epoch: i32::try_from(progress.term).unwrap_or(i32::MAX),
+        high_watermark: offset(progress.commit_index + 1),
+        current_voters: voters.collect(),
+        ..PartitionData::default()
+    }
+}
+
+fn nodes<E: Env>(broker: &Broker<E>) -> Vec<Node> {
+    let image = broker.cluster.image();
+    let name = &broker.config.inter_broker_listener_name;
+    let node = |id: &taffrail_core::ids::BrokerId| {
+        let listener = image.listener(*id, name);
+        let listeners = listener.map(|listener| Listener {
+            name: listener.name.clone(),
+            host: listener.host.clone(),
+            port: listener.port,
+        });
+        Node { node_id: id.0, listeners: listeners.into_iter().collect() }
+    };
+    broker.cluster.voters().iter().map(node).collect()
+}

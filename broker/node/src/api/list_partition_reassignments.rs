@@ -1,0 +1,58 @@
+//! ListPartitionReassignments: which partitions are being moved (KIP-455). Answered from the committed image.
+
+use std::sync::Arc;
+
+use taffrail_core::metadata::{Image, Partition, Topic};
+use taffrail_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
+use taffrail_protocol::messages::list_partition_reassignments_response::{
+    OngoingPartitionReassignment, OngoingTopicReassignment,
+};
+use taffrail_protocol::messages::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
+
+use crate::broker::Broker;
+use crate::cluster::endpoints::ids;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+
+/// Lists the moves of the partitions asked for, of all if none are named.
+pub(crate) async fn handle<E: Env>(
+    broker: Arc<Broker<E>>,
+    _context: RequestContext,
+    request: ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse {
+    let image = broker.cluster.image();
+    ListPartitionReassignmentsResponse {
+        topics: ongoing(&image, request.topics.as_deref()),
+        ..ListPartitionReassignmentsResponse::default()
+    }
+}
+
+fn ongoing(image: &Image, asked: Option<&[ListPartitionReassignmentsTopics]>) -> Vec<OngoingTopicReassignment> {
+    let of_topic = |topic: &Topic, wanted: &dyn Fn(i32) -> bool| {
+        let partitions: Vec<OngoingPartitionReassignment> = (0..)
+            .zip(&topic.partitions)
+            .filter(|(index, state)| state.is_reassigning() && wanted(*index))
+            .map(|(index, state)| entry(index, state))
+            .collect();
+        (!partitions.is_empty()).then(|| OngoingTopicReassignment { name: topic.name.clone(), partitions })
+    };
+    match asked {
+        None => image.topics_by_name().filter_map(|topic| of_topic(topic, &|_| true)).collect(),
+        Some(asked) => asked
+            .iter()
+            .filter_map(|asked| {
+                let topic = image.topic_by_name(&asked.name)?;
+                of_topic(topic, &|index| asked.partition_indexes.contains(&index))
+            })
+            .collect(),
+    }
+}
+
+fn entry(partition_index: i32, state: &Partition) -> OngoingPartitionReassignment {
+    OngoingPartitionReassignment {
+        partition_index,
+        replicas: ids(&state.replicas),
+        adding_replicas: ids(&state.adding),
+        removing_replicas: ids(&state.removing),
+    }
+}

@@ -1,0 +1,77 @@
+//! What clients are told about brokers: for each listener its own addresses. Used by every API that lists brokers.
+
+use taffrail_core::ids::BrokerId;
+use taffrail_core::metadata::{Image, Partition};
+
+use crate::broker::Broker;
+use crate::env::Env;
+
+/// A broker as clients of one listener see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientBroker {
+    pub(crate) id: BrokerId,
+    pub(crate) host: String,
+    pub(crate) port: i32,
+    pub(crate) rack: Option<String>,
+    pub(crate) fenced: bool,
+}
+
+/// The brokers that clients of a listener can reach, by id; fenced ones only if asked for. Never empty: clients drop
+/// all they know when told of no broker (KAFKA-7924), so at least this one is told.
+pub(crate) fn client_brokers<E: Env>(
+    broker: &Broker<E>,
+    image: &Image,
+    listener: &str,
+    with_fenced: bool,
+) -> Vec<ClientBroker> {
+    let mut brokers: Vec<ClientBroker> = image
+        .brokers()
+        .filter(|registered| with_fenced || !registered.fenced)
+        .filter_map(|registered| {
+            let address = image.listener(registered.id, listener)?;
+            Some(ClientBroker {
+                id: registered.id,
+                host: address.host.clone(),
+                port: address.port.into(),
+                rack: image.rack(registered.id).map(str::to_owned),
+                fenced: registered.fenced,
+            })
+        })
+        .collect();
+    if brokers.is_empty() {
+        brokers.push(this_broker(broker, image, listener));
+    }
+    brokers
+}
+
+/// This broker, before the cluster knows it: where its configuration says, else where it listens.
+fn this_broker<E: Env>(broker: &Broker<E>, image: &Image, listener: &str) -> ClientBroker {
+    let advertised = broker.config.advertised().into_iter().find(|advertised| advertised.name == listener);
+    let listening = || broker.config.listeners.iter().find(|listening| listening.name == listener).cloned();
+    let (host, port) = match advertised.or_else(listening) {
+        Some(address) if !address.is_wildcard() => (address.host, address.port),
+        Some(address) => ("localhost".to_string(), address.port),
+        None => ("localhost".to_string(), 0),
+    };
+    let rack = image.rack(broker.id).map(str::to_owned).or_else(|| broker.config.rack.clone());
+    ClientBroker { id: broker.id, host, port: port.into(), rack, fenced: true }
+}
+
+/// Whom clients take for the controller: the active one if they can reach it, else any broker, since all forward.
+pub(crate) fn client_controller<E: Env>(broker: &Broker<E>, brokers: &[ClientBroker]) -> i32 {
+    let known = |id: &BrokerId| brokers.iter().any(|broker| broker.id == *id && !broker.fenced);
+    let active = broker.cluster.controller_id().filter(known);
+    let any = brokers.iter().find(|candidate| candidate.id == broker.id).or(brokers.first()).map(|any| any.id);
+    active.or(any).map_or(-1, |id| id.0)
+}
+
+/// The replicas of a partition whose brokers are not there.
+pub(crate) fn offline_replicas(image: &Image, partition: &Partition) -> Vec<i32> {
+    let offline = |id: &&BrokerId| image.broker(**id).is_none_or(|broker| broker.fenced);
+    partition.replicas.iter().filter(offline).map(|id| id.0).collect()
+}
+
+/// Ids as the protocol has them.
+pub(crate) fn ids(brokers: &[BrokerId]) -> Vec<i32> {
+    brokers.iter().map(|id| id.0).collect()
+}

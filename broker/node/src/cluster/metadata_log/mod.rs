@@ -1,0 +1,412 @@
+//! What Raft must not forget, on disk (`../FORMAT.md`): hard state, entries, snapshots.
+//! Every write is fsynced before it returns; the first one that fails poisons the log. It never treats a damaged
+//! log as an empty one: a voter that forgot its vote or an entry could lose what the quorum committed.
+
+mod frame;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use taffrail_core::raft::{Entry, HardState, Persist, Persisted, Snapshot};
+use taffrail_log::{Disk, DiskFile};
+use thiserror::Error;
+
+use frame::{FormatError, HEADER_SIZE, Header, Scan};
+
+/// The folder of the metadata log in a log directory.
+pub(crate) const FOLDER: &str = "__cluster_metadata-0";
+
+/// Why the metadata log could not be opened or written.
+#[derive(Debug, Error)]
+pub(crate) enum MetadataLogError {
+    #[error("metadata log {path}: {source}")]
+    Io { path: String, source: io::Error },
+    #[error(
+        "metadata log {path} cannot be used: {source}. If this broker's disk was damaged, give it a new, empty set of \
+         log directories under a new node.id; do not delete this folder alone, a voter that forgets can lose metadata"
+    )]
+    Damaged { path: String, source: FormatError },
+    #[error("metadata log {path} belongs to broker {found}, this is broker {expected}: correct node.id or log.dirs")]
+    OtherBroker { path: String, found: i32, expected: i32 },
+    #[error("the metadata log had a write error before and takes no more")]
+    Poisoned,
+}
+
+/// The open metadata log.
+pub(crate) struct MetadataLog<D: Disk> {
+    disk: D,
+    folder: PathBuf,
+    broker_id: i32,
+    file: D::File,
+    path: PathBuf,
+    /// Where the next frame goes, in bytes.
+    position: u64,
+    sequence: u64,
+    hard_state: HardState,
+    poisoned: bool,
+}
+
+impl<D: Disk> MetadataLog<D> {
+    /// Whether `folder` holds a metadata log.
+    pub(crate) fn exists(disk: &D, folder: &Path) -> bool {
+        disk.list(folder).is_ok_and(|files| {
+            files.iter().any(|file| parse_name(&file.name, "log").or(parse_name(&file.name, "snapshot")).is_some())
+        })
+    }
+
+    /// Opens the log in `folder`, or creates an empty one where there is none; cuts a torn tail.
+    pub(crate) fn open(disk: &D, folder: &Path, broker_id: i32) -> Result<(Self, Persisted), MetadataLogError> {
+        let io_error = |source| MetadataLogError::Io { path: folder.display().to_string(), source };
+        if !Self::exists(disk, folder) {
+            return Self::create(disk, folder, broker_id).map(|log| (log, Persisted::default()));
+        }
+        let files = disk.list(folder).map_err(io_error)?;
+        let newest = files.iter().filter_map(|file| parse_name(&file.name, "log")).max();
+        let Some(snapshot_index) = newest else {
+            return Err(damaged(folder, FormatError::Short));
+        };
+        let path = log_path(folder, snapshot_index);
+        let snapshot = Self::read_snapshot(disk, folder, snapshot_index)?;
+        let bytes = disk.read(&path).map_err(|source| MetadataLogError::Io { path: path.display().to_string(), source })?;
+        let scan = frame::scan(&bytes).map_err(|error| damaged(&path, error))?;
+        check_identity(&path, &scan, broker_id, snapshot_index)?;
+        let file = disk.open(&path).map_err(io_error)?;
+        if scan.end < bytes.len() {
+            tracing::warn!(path = %path.display(), bytes = bytes.len() - scan.end, "cut the torn tail of the metadata log");
+            file.set_length(scan.end as u64).and_then(|()| file.sync()).map_err(io_error)?;
+        }
+        for file in files.iter().filter(|file| !file.is_dir && is_leftover(&file.name, snapshot_index)) {
+            disk.remove_file(&folder.join(&file.name)).map_err(io_error)?;
+        }
+        let log = Self {
+            disk: disk.clone(),
+            folder: folder.to_owned(),
+            broker_id,
+            file,
+            path,
+            position: scan.end as u64,
+            sequence: scan.next_sequence,
+            hard_state: scan.hard_state.unwrap_or_default(),
+            poisoned: false,
+        };
+        let entries = scan.entries.into_iter().filter(|entry| entry.index > snapshot_index).collect();
+        Ok((log, Persisted { hard_state: scan.hard_state.unwrap_or_default(), snapshot, entries }))
+    }
+
+    fn create(disk: &D, folder: &Path, broker_id: i32) -> Result<Self, MetadataLogError> {
+        let io_error = |source| MetadataLogError::Io { path: folder.display().to_string(), source };
+        disk.create_dir_all(folder).map_err(io_error)?;
+        if let Some(parent) = folder.parent() {
+            disk.sync_dir(parent).map_err(io_error)?;
+        }
+        let header = Header { broker_id, snapshot_index: 0, snapshot_term: 0 };
+        let path = log_path(folder, 0);
+        let bytes = frame::encode_header(header);
+        let file = write_whole(disk, folder, &path, &bytes).map_err(io_error)?;
+        Ok(Self {
+            disk: disk.clone(),
+            folder: folder.to_owned(),
+            broker_id,
+            file,
+            path,
+            position: HEADER_SIZE as u64,
+            sequence: 0,
+            hard_state: HardState::default(),
+            poisoned: false,
+        })
+    }
+
+    fn read_snapshot(
+        disk: &D,
+        folder: &Path,
+        index: u64,
+    ) -> Result<Option<Snapshot>, MetadataLogError> {
+        if index == 0 {
+            return Ok(None);
+        }
+        let path = snapshot_path(folder, index);
+        let bytes =
+            disk.read(&path).map_err(|source| MetadataLogError::Io { path: path.display().to_string(), source })?;
+        let snapshot = frame::decode_snapshot(&bytes).map_err(|error| damaged(&path, error))?;
+        if snapshot.index == index { Ok(Some(snapshot)) } else { Err(damaged(&path, FormatError::Magic)) }
+    }
+
+    /// Writes what Raft asks for and fsyncs it. A commit index alone is only remembered: the next write carries it.
+    pub(crate) fn persist(&mut self, persist: &Persist) -> Result<(), MetadataLogError> {
+        if let Some(hard_state) = persist.hard_state {
+            self.hard_state = hard_state;
+        }
+        if let Some(snapshot) = &persist.snapshot {
+            self.begin_at_snapshot(snapshot, &persist.entries)
+        } else if persist.must_sync || !persist.entries.is_empty() {
+            self.append(&persist.entries)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// One frame with the hard state.
+    fn append(&mut self, entries: &[Entry]) -> Result<(), MetadataLogError> {
+        let mut bytes = Vec::new();
+        frame::encode_frame(&mut bytes, self.sequence, self.hard_state, entries);
+        self.guarded(|log| {
+            log.file.write_all_at(&bytes, log.position)?;
+            log.file.sync()
+        })?;
+        self.position += bytes.len() as u64;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Writes a snapshot and begins a new file with the hard state and the entries that are still needed, those
+    /// behind the snapshot. The old files are removed once the new ones are durable.
+    fn begin_at_snapshot(&mut self, snapshot: &Snapshot, entries: &[Entry]) -> Result<(), MetadataLogError> {
+        let header = Header { broker_id: self.broker_id, snapshot_index: snapshot.index, snapshot_term: snapshot.term };
+        let mut bytes = frame::encode_header(header);
+        frame::encode_frame(&mut bytes, 0, self.hard_state, entries);
+        let path = log_path(&self.folder, snapshot.index);
+        let same_file = path == self.path;
+        let file = self.guarded(|log| {
+            let bytes_of_snapshot = frame::encode_snapshot(snapshot);
+            write_whole(&log.disk, &log.folder, &snapshot_path(&log.folder, snapshot.index), &bytes_of_snapshot)?;
+            write_whole(&log.disk, &log.folder, &path, &bytes)
+        })?;
+        let old = std::mem::replace(&mut self.path, path);
+        self.file = file;
+        self.position = bytes.len() as u64;
+        self.sequence = 1;
+        if !same_file {
+            self.remove_old(&old);
+        }
+        Ok(())
+    }
+
+    /// Replaces everything up to a snapshot of our own by it; the entries behind it stay.
+    pub(crate) fn compact(&mut self, snapshot: &Snapshot) -> Result<(), MetadataLogError> {
+        let bytes = self
+            .disk
+            .read(&self.path)
+            .map_err(|source| MetadataLogError::Io { path: self.path.display().to_string(), source })?;
+        let scan = frame::scan(&bytes).map_err(|error| damaged(&self.path, error))?;
+        let behind: Vec<Entry> = scan.entries.into_iter().filter(|entry| entry.index > snapshot.index).collect();
+        self.begin_at_snapshot(snapshot, &behind)
+    }
+
+    /// Old files only waste room; the next start removes what could not be removed now.
+    fn remove_old(&self, log: &Path) {
+        let snapshot = log.with_extension("snapshot");
+        for path in [log, &snapshot] {
+            match self.disk.remove_file(path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => tracing::warn!(path = %path.display(), %error, "an old metadata file stays"),
+            }
+        }
+    }
+
+    /// Bytes that were written since the last snapshot.
+    pub(crate) fn bytes_since_snapshot(&self) -> u64 {
+        self.position
+    }
+
+    /// After a failed write nobody knows what is on the disk: nothing is written again until the next start reads it.
+    fn guarded<R>(&mut self, write: impl FnOnce(&mut Self) -> io::Result<R>) -> Result<R, MetadataLogError> {
+        if self.poisoned {
+            return Err(MetadataLogError::Poisoned);
+        }
+        write(self).map_err(|source| {
+            self.poisoned = true;
+            MetadataLogError::Io { path: self.path.display().to_string(), source }
+        })
+    }
+}
+
+fn check_identity(path: &Path, scan: &Scan, broker_id: i32, snapshot_index: u64) -> Result<(), MetadataLogError> {
+    if scan.header.broker_id != broker_id {
+        return Err(MetadataLogError::OtherBroker {
+            path: path.display().to_string(),
+            found: scan.header.broker_id,
+            expected: broker_id,
+        });
+    }
+    if scan.header.snapshot_index != snapshot_index {
+        return Err(damaged(path, FormatError::Magic));
+    }
+    Ok(())
+}
+
+fn damaged(path: &Path, error: FormatError) -> MetadataLogError {
+    MetadataLogError::Damaged { path: path.display().to_string(), source: error }
+}
+
+/// Writes a file so that after a crash it is there whole or not at all.
+fn write_whole<D: Disk>(disk: &D, folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<D::File> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    match disk.remove_file(&temporary) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.create(&temporary)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(folder)?;
+    disk.open(path)
+}
+
+fn log_path(folder: &Path, index: u64) -> PathBuf {
+    folder.join(format!("{index:020}.log"))
+}
+
+fn snapshot_path(folder: &Path, index: u64) -> PathBuf {
+    folder.join(format!("{index:020}.snapshot"))
+}
+
+/// The index in a file name of this kind.
+fn parse_name(name: &str, extension: &str) -> Option<u64> {
+    let stem = name.strip_suffix(extension)?.strip_suffix('.')?;
+    (stem.len() == 20).then(|| stem.parse().ok()).flatten()
+}
+
+/// Whether a file is of no use beside the log that begins at `snapshot_index`.
+fn is_leftover(name: &str, snapshot_index: u64) -> bool {
+    let other = |extension| parse_name(name, extension).is_some_and(|index| index != snapshot_index);
+    name.ends_with(".tmp") || other("log") || other("snapshot")
+}
+
+#[cfg(test)]
+mod tests {
+    use taffrail_core::ids::BrokerId;
+    use taffrail_core::raft::EntryType;
+    use taffrail_log::RealDisk;
+
+    use super::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        let data = format!("entry {index}").into_bytes();
+        Entry { entry_type: EntryType::Normal, term, index, data, context: Vec::new() }
+    }
+
+    fn state(term: u64, commit: u64) -> HardState {
+        HardState { term, vote: Some(BrokerId(0)), commit }
+    }
+
+    fn write(log: &mut MetadataLog<RealDisk>, hard_state: Option<HardState>, entries: &[Entry]) {
+        let persist = Persist { snapshot: None, entries: entries.to_vec(), hard_state, must_sync: true };
+        log.persist(&persist).unwrap();
+    }
+
+    struct Folder {
+        _root: tempfile::TempDir,
+        path: PathBuf,
+    }
+
+    impl Folder {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join(FOLDER);
+            Self { _root: root, path }
+        }
+
+        fn open(&self) -> Result<(MetadataLog<RealDisk>, Persisted), MetadataLogError> {
+            MetadataLog::open(&RealDisk, &self.path, 3)
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_recovered() {
+        let folder = Folder::new();
+        let (mut log, persisted) = folder.open().unwrap();
+        assert_eq!(persisted, Persisted::default());
+        write(&mut log, Some(state(1, 0)), &[entry(1, 1), entry(2, 1)]);
+        write(&mut log, None, &[entry(2, 2)]);
+        write(&mut log, Some(state(2, 2)), &[]);
+        drop(log);
+        let (mut log, persisted) = folder.open().unwrap();
+        assert_eq!(persisted.hard_state, state(2, 2));
+        assert_eq!(persisted.entries, vec![entry(1, 1), entry(2, 2)]);
+        write(&mut log, None, &[entry(3, 2)]);
+        drop(log);
+        assert_eq!(folder.open().unwrap().1.entries.len(), 3);
+    }
+
+    #[test]
+    fn commit_index_alone_waits_for_the_next_write() {
+        let folder = Folder::new();
+        let (mut log, _) = folder.open().unwrap();
+        write(&mut log, Some(state(1, 0)), &[entry(1, 1)]);
+        let before = log.position;
+        let lazy = Persist { hard_state: Some(state(1, 1)), ..Persist::default() };
+        log.persist(&lazy).unwrap();
+        assert_eq!(log.position, before);
+        write(&mut log, None, &[entry(2, 1)]);
+        drop(log);
+        assert_eq!(folder.open().unwrap().1.hard_state, state(1, 1));
+    }
+
+    #[test]
+    fn snapshot_replaces_what_is_before_it() {
+        let folder = Folder::new();
+        let (mut log, _) = folder.open().unwrap();
+        write(&mut log, Some(state(1, 3)), &[entry(1, 1), entry(2, 1), entry(3, 1)]);
+        let snapshot =
+            Snapshot { index: 2, term: 1, voters: vec![BrokerId(0)], learners: vec![], data: b"image".to_vec() };
+        log.compact(&snapshot).unwrap();
+        write(&mut log, None, &[entry(4, 1)]);
+        drop(log);
+        std::fs::write(folder.path.join("00000000000000000009.snapshot"), b"orphan").unwrap();
+        std::fs::write(folder.path.join("00000000000000000009.log.tmp"), b"orphan").unwrap();
+        let (_, persisted) = folder.open().unwrap();
+        assert_eq!(persisted.snapshot, Some(snapshot));
+        assert_eq!(persisted.hard_state, state(1, 3));
+        assert_eq!(persisted.entries, vec![entry(3, 1), entry(4, 1)]);
+        assert_eq!(std::fs::read_dir(&folder.path).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn torn_tail_is_cut_and_written_over() {
+        let folder = Folder::new();
+        let (mut log, _) = folder.open().unwrap();
+        write(&mut log, None, &[entry(1, 1)]);
+        write(&mut log, None, &[entry(2, 1)]);
+        let path = log.path.clone();
+        drop(log);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+        let (mut log, persisted) = folder.open().unwrap();
+        assert_eq!(persisted.entries, vec![entry(1, 1)]);
+        write(&mut log, None, &[entry(2, 2)]);
+        drop(log);
+        assert_eq!(folder.open().unwrap().1.entries, vec![entry(1, 1), entry(2, 2)]);
+    }
+
+    #[test]
+    fn damage_is_refused_with_what_to_do() {
+        let folder = Folder::new();
+        let (mut log, _) = folder.open().unwrap();
+        write(&mut log, None, &[entry(1, 1)]);
+        write(&mut log, None, &[entry(2, 1)]);
+        let path = log.path.clone();
+        drop(log);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[HEADER_SIZE + 25] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = folder.open().err().map(|error| error.to_string()).unwrap();
+        assert!(error.contains("cannot be used") && error.contains("new node.id"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(folder.path.join("00000000000000000009.snapshot"), b"snapshot without a log").unwrap();
+        assert!(folder.open().is_err());
+    }
+
+    #[test]
+    fn log_of_another_broker_is_refused() {
+        let folder = Folder::new();
+        drop(folder.open().unwrap());
+        let error = MetadataLog::open(&RealDisk, &folder.path, 4).err().unwrap();
+        assert!(matches!(error, MetadataLogError::OtherBroker { found: 3, expected: 4, .. }));
+    }
+}

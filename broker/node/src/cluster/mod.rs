@@ -1,0 +1,353 @@
+//! This broker as a member of its cluster: the quorum that keeps the metadata, the committed image, registration,
+//! connections to other brokers, and the way to the active controller. It decides nothing: the cores do.
+
+mod controller_channel;
+pub(crate) mod endpoints;
+mod forward;
+mod history;
+mod metadata_log;
+mod observer;
+mod peer;
+mod private;
+mod producer_ids;
+mod published;
+mod quorum;
+mod records;
+mod registration;
+mod start;
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use taffrail_core::config::{BrokerConfig, ConfigMap, Layers};
+use taffrail_core::controller::{Controller, Decision};
+use taffrail_core::ids::{BrokerEpoch, BrokerId};
+use taffrail_core::metadata::{ConfigResource, Image};
+use taffrail_core::time::Instant;
+use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use taffrail_protocol::messages::{
+    AlterPartitionsRequest, AlterPartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+};
+use taffrail_protocol::{ApiKey, ErrorCode, Request};
+use tokio::sync::watch;
+
+use crate::access::Principal;
+use crate::broker::Broker;
+use crate::connection::ListenerKind;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+use controller_channel::ControllerChannel;
+use history::History;
+use producer_ids::ProducerIds;
+use published::Published;
+use quorum::{Event, Quorum};
+use registration::Registration;
+
+pub(crate) use controller_channel::ClusterError;
+pub(crate) use forward::handle_forward;
+pub(crate) use observer::handle_fetch_metadata;
+pub(crate) use peer::{PeerConnection, PeerError, handle_hello};
+pub(crate) use private::{
+    handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat, handle_raft_messages,
+    handle_register_broker, handle_set_broker_endpoints,
+};
+pub(crate) use quorum::{NotController, QuorumProgress};
+pub(crate) use registration::Standing;
+
+/// How long the answer to a proposed ISR is waited for before the proposer is told that there is none.
+const ALTER_PARTITIONS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an internal topic may take to be created; who needs it asks again.
+const CREATE_INTERNAL_TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The cluster, as one broker is part of it.
+pub(crate) struct Cluster<E: Env> {
+    id: BrokerId,
+    /// The brokers that keep the metadata, sorted.
+    voters: Vec<BrokerId>,
+    configured_cluster_id: Option<String>,
+    /// The broker's own configs as they were written, the lowest layer.
+    file: ConfigMap,
+    session_timeout: Duration,
+    heartbeat_interval: Duration,
+    published: Published,
+    /// The active controller, as far as known.
+    leader: watch::Sender<Option<BrokerId>>,
+    quorum: Quorum,
+    history: History,
+    registration: Registration,
+    producer_ids: ProducerIds,
+    heartbeat_channel: ControllerChannel<E>,
+    alter_channel: ControllerChannel<E>,
+    forward_channel: ControllerChannel<E>,
+    broker: OnceLock<Weak<Broker<E>>>,
+}
+
+impl<E: Env> Cluster<E> {
+    /// A cluster that has not been started. `file` has the broker's configs as they were written.
+    pub(crate) fn new(config: &BrokerConfig, file: ConfigMap) -> Self {
+        let mut voters: Vec<BrokerId> =
+            config.controller_quorum_voters.iter().map(|voter| BrokerId(voter.id)).collect();
+        voters.sort_unstable();
+        if voters.is_empty() {
+            voters.push(BrokerId(config.node_id));
+        }
+        Self {
+            id: BrokerId(config.node_id),
+            voters,
+            configured_cluster_id: config.cluster_id.clone(),
+            file,
+            session_timeout: millis(config.broker_session_timeout_ms),
+            heartbeat_interval: millis(config.broker_heartbeat_interval_ms),
+            published: Published::default(),
+            leader: watch::Sender::new(None),
+            quorum: Quorum::default(),
+            history: History::default(),
+            registration: Registration::default(),
+            producer_ids: ProducerIds::default(),
+            heartbeat_channel: ControllerChannel::default(),
+            alter_channel: ControllerChannel::default(),
+            forward_channel: ControllerChannel::default(),
+            broker: OnceLock::new(),
+        }
+    }
+
+    /// The committed metadata, the newest that this broker knows.
+    pub(crate) fn image(&self) -> Arc<Image> {
+        self.published.image()
+    }
+
+    /// The committed metadata and the last index that it contains.
+    pub(crate) fn indexed_image(&self) -> (u64, Arc<Image>) {
+        self.published.indexed_image()
+    }
+
+    /// The last index of the metadata that this broker has drawn the consequences of; 0 before the first.
+    pub(crate) fn applied_index(&self) -> u64 {
+        self.published.applied_index()
+    }
+
+    /// Waits until the image contains more than `index`, and gives the last index that it contains.
+    pub(crate) async fn image_changed(&self, index: u64) -> u64 {
+        self.published.changed(index).await
+    }
+
+    /// Waits until the image is as `predicate` wants it or `deadline` has passed; tells which.
+    pub(crate) async fn wait_for_image(&self, deadline: Instant, predicate: impl Fn(&Image) -> bool) -> bool {
+        let Some(broker) = self.broker() else { return predicate(&self.image()) };
+        loop {
+            let (index, image) = self.published.indexed_image();
+            if predicate(&image) {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                _ = self.published.changed(index) => {}
+                () = broker.env.sleep_until(deadline) => return false,
+            }
+        }
+    }
+
+    /// The configs of this broker by origin, below those of a topic.
+    pub(crate) fn layers<'a>(&'a self, image: &'a Image) -> Layers<'a> {
+        Layers {
+            file: &self.file,
+            cluster: image.configs(&ConfigResource::Broker(None)),
+            broker: image.configs(&ConfigResource::Broker(Some(self.id))),
+        }
+    }
+
+    /// The cluster's id: the committed one, before that the configured one.
+    pub(crate) fn cluster_id(&self) -> Option<String> {
+        self.image().cluster_id().map(str::to_owned).or_else(|| self.configured_cluster_id.clone())
+    }
+
+    /// The brokers that keep the metadata.
+    pub(crate) fn voters(&self) -> &[BrokerId] {
+        &self.voters
+    }
+
+    /// Whether this broker only follows the metadata.
+    pub(crate) fn is_observer(&self) -> bool {
+        !self.voters.contains(&self.id)
+    }
+
+    /// The active controller, as far as this broker knows.
+    pub(crate) fn controller_id(&self) -> Option<BrokerId> {
+        *self.leader.borrow()
+    }
+
+    fn set_leader(&self, leader: Option<BrokerId>) {
+        self.leader.send_if_modified(|known| std::mem::replace(known, leader) != leader);
+    }
+
+    /// This broker's epoch, once it is registered.
+    pub(crate) fn broker_epoch(&self) -> Option<BrokerEpoch> {
+        self.registration.standing().epoch
+    }
+
+    /// Where this broker stands with the controller.
+    pub(crate) fn standing(&self) -> Standing {
+        self.registration.standing()
+    }
+
+    /// Whether this broker is registered, as far as it knows.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.broker_epoch().is_some()
+    }
+
+    /// Whether the controller lets this broker lead and be in ISRs.
+    pub(crate) fn is_unfenced(&self) -> bool {
+        self.registration.standing().unfenced
+    }
+
+    /// Whether this broker has once caught up with the metadata.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.registration.standing().caught_up
+    }
+
+    /// `broker.session.timeout.ms`.
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+
+    fn heartbeat_interval(&self) -> Duration {
+        self.heartbeat_interval
+    }
+
+    /// Proposes new ISRs to the active controller.
+    pub(crate) async fn alter_partitions(
+        &self,
+        request: AlterPartitionsRequest,
+    ) -> Result<AlterPartitionsResponse, ClusterError> {
+        let broker = self.running()?;
+        let deadline = broker.env.now() + ALTER_PARTITIONS_TIMEOUT;
+        self.alter_channel.ask(&broker, &request, deadline).await
+    }
+
+    /// A producer id that nobody had before.
+    pub(crate) async fn next_producer_id(&self) -> Result<i64, ClusterError> {
+        let broker = self.running()?;
+        self.producer_ids.next(&broker).await
+    }
+
+    /// Has the active controller answer a client's request, here or wherever it is. Asks again after a change of
+    /// controller or a lost connection, until `deadline`.
+    pub(crate) async fn call_controller<R: Request>(
+        &self,
+        context: &RequestContext,
+        request: &R,
+        deadline: Instant,
+    ) -> Result<R::Response, ClusterError> {
+        let broker = self.running()?;
+        // A request that is made for a client of another API goes in our own newest version.
+        let version = if context.api.code() == R::API_KEY { context.version } else { R::MAX_VERSION };
+        forward::call(&broker, context, request, version, deadline).await
+    }
+
+    /// Creates a topic of the brokers' own, unless it exists, and waits until this broker sees it. With fewer brokers
+    /// than `replication_factor` it has as many replicas as there are brokers; voters that have not registered yet
+    /// count, so that the first broker of three to start does not end up with the only replica.
+    pub(crate) async fn create_internal_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        replication_factor: i16,
+        configs: &[(&str, String)],
+    ) -> Result<(), ClusterError> {
+        let broker = self.running()?;
+        let brokers = self.image().brokers().count().max(self.voters.len());
+        let replication_factor = replication_factor.min(i16::try_from(brokers).unwrap_or(i16::MAX));
+        let config =
+            |(name, value): &(&str, String)| CreatableTopicConfig { name: (*name).into(), value: Some(value.clone()) };
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: partitions,
+            replication_factor,
+            configs: configs.iter().map(config).collect(),
+            ..CreatableTopic::default()
+        };
+        let timeout_ms = i32::try_from(CREATE_INTERNAL_TOPIC_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
+        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms, validate_only: false };
+        let deadline = broker.env.now() + CREATE_INTERNAL_TOPIC_TIMEOUT;
+        let context = own_context(&broker);
+        let response: CreateTopicsResponse =
+            forward::call(&broker, &context, &request, CreateTopicsRequest::MAX_VERSION, deadline).await?;
+        let code = response.topics.first().map_or(ErrorCode::UnknownServerError.code(), |topic| topic.error_code);
+        match ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError) {
+            ErrorCode::None | ErrorCode::TopicAlreadyExists => {
+                self.wait_for_image(deadline, |image| image.topic_by_name(name).is_some()).await;
+                Ok(())
+            }
+            code => {
+                let reason = response.topics.first().and_then(|topic| topic.error_message.clone());
+                tracing::info!(topic = name, error = ?code, reason, "an internal topic was not created");
+                Err(ClusterError::Refused(code))
+            }
+        }
+    }
+
+    /// Opens a connection of its own to another broker's internal listener.
+    pub(crate) async fn open_peer(&self, id: BrokerId) -> Result<PeerConnection<E>, PeerError> {
+        match self.broker() {
+            Some(broker) => peer::open(&broker, id).await,
+            None => Err(PeerError::NoAddress(id)),
+        }
+    }
+
+    /// Asks the controller to take leadership from this broker and to let it go, and hands over the lead of the quorum
+    /// if this broker has it. Tells whether nobody depends on this broker any more; false once `deadline` has passed.
+    pub(crate) async fn begin_controlled_shutdown(&self, deadline: Instant) -> bool {
+        let Some(broker) = self.broker() else { return true };
+        let let_go = self.registration.shut_down(&broker.env, deadline).await;
+        if self.controller_id() == Some(self.id) && self.voters.len() > 1 {
+            self.quorum.tell(Event::HandOver);
+            let mut leader = self.leader.subscribe();
+            tokio::select! {
+                biased;
+                _ = leader.wait_for(|leader| leader.is_some_and(|leader| leader != self.id)) => {}
+                () = broker.env.sleep_until(deadline) => {}
+            }
+        }
+        let_go
+    }
+
+    /// Has the controller decide, if this broker is it, and waits for the commit.
+    pub(crate) async fn decide<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Controller, Instant) -> Decision<R> + Send + 'static,
+    ) -> Result<R, NotController> {
+        self.quorum.decide(decide).await
+    }
+
+    /// How far the voters of the quorum are, if this broker leads it.
+    pub(crate) async fn quorum_progress(&self) -> Result<QuorumProgress, NotController> {
+        self.quorum.describe().await
+    }
+
+    fn broker(&self) -> Option<Arc<Broker<E>>> {
+        self.broker.get().and_then(Weak::upgrade)
+    }
+
+    fn running(&self) -> Result<Arc<Broker<E>>, ClusterError> {
+        self.broker().ok_or(ClusterError::NotRunning)
+    }
+}
+
+/// The context of a request that this broker makes for itself.
+fn own_context<E: Env>(broker: &Broker<E>) -> RequestContext {
+    RequestContext {
+        api: ApiKey::CreateTopics,
+        version: CreateTopicsRequest::MAX_VERSION,
+        correlation_id: 0,
+        client_id: Some(format!("broker-{}", broker.id)),
+        listener: Arc::from(broker.config.inter_broker_listener_name.as_str()),
+        kind: ListenerKind::Internal,
+        host: Arc::from("localhost"),
+        principal: Principal::anonymous(),
+        peer: Some(broker.id),
+    }
+}
+
+fn millis(value: i32) -> Duration {
+    Duration::from_millis(u64::try_from(value).unwrap_or(0))
+}

@@ -1,0 +1,108 @@
+//! This broker's seat in the metadata quorum: one task that owns the Raft voter and, while that leads, the controller.
+//! The rest of the broker talks to it by events and never touches either.
+
+mod link;
+mod pending;
+mod task;
+pub(super) mod wire;
+
+use std::sync::OnceLock;
+
+use taffrail_core::controller::{Controller, Decision};
+use taffrail_core::ids::BrokerId;
+use taffrail_core::metadata::Record;
+use taffrail_core::raft::{Message, VoterProgress};
+use taffrail_core::time::Instant;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+pub(super) use task::{Parts, Task};
+
+/// Events that wait for the task: messages of two peers (one request of 32 each at a time), heartbeats and requests of
+/// all brokers. A full queue makes Raft send again and commands wait.
+const EVENTS_MAX: usize = 1024;
+
+/// This broker does not lead the quorum, or lost the lead before the decision was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("this broker is not the active controller")]
+pub(crate) struct NotController;
+
+/// What the task is told.
+pub(super) enum Event {
+    /// Raft messages of another voter, in order.
+    Messages(Vec<Message>),
+    /// A voter that cannot be reached.
+    Unreachable(BrokerId),
+    /// A request for the controller.
+    Decide(Decide),
+    /// Somebody wants to know how far the voters are.
+    Describe(oneshot::Sender<QuorumProgress>),
+    /// This broker stops: another voter should lead.
+    HandOver,
+}
+
+/// Has the controller decide something. Dropped undone if this broker does not lead.
+pub(super) type Decide = Box<dyn FnOnce(&mut Controller, Instant) -> Decided + Send>;
+
+/// Lets a reply go, once its decision is committed. Dropped if that will never be.
+pub(super) type Release = Box<dyn FnOnce() + Send>;
+
+/// A decision whose reply is ready to go.
+pub(super) struct Decided {
+    pub(super) records: Vec<Record>,
+    pub(super) release: Release,
+}
+
+/// How far the voters are, as their leader knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QuorumProgress {
+    pub(crate) term: u64,
+    pub(crate) commit_index: u64,
+    pub(crate) voters: Vec<VoterProgress>,
+}
+
+/// The way to the task. Closed for brokers that do not vote, and before the start.
+#[derive(Default)]
+pub(super) struct Quorum {
+    events: OnceLock<mpsc::Sender<Event>>,
+}
+
+impl Quorum {
+    /// Opens the way; gives both of its ends, or nothing if it is open already.
+    pub(super) fn open(&self) -> Option<(mpsc::Sender<Event>, mpsc::Receiver<Event>)> {
+        let (sender, receiver) = mpsc::channel(EVENTS_MAX);
+        self.events.set(sender.clone()).ok().map(|()| (sender, receiver))
+    }
+
+    /// Hands over an event without waiting; a full queue drops it.
+    pub(super) fn tell(&self, event: Event) -> bool {
+        self.events.get().is_some_and(|events| events.try_send(event).is_ok())
+    }
+
+    /// Has the controller decide, and waits until the decision is committed.
+    pub(super) async fn decide<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Controller, Instant) -> Decision<R> + Send + 'static,
+    ) -> Result<R, NotController> {
+        let (reply, answer) = oneshot::channel();
+        let decide: Decide = Box::new(move |controller, now| {
+            let decision = decide(controller, now);
+            let release = Box::new(move || {
+                // Whoever asked may have given up.
+                let _ = reply.send(decision.reply);
+            });
+            Decided { records: decision.records, release }
+        });
+        let events = self.events.get().ok_or(NotController)?;
+        events.send(Event::Decide(decide)).await.map_err(|_| NotController)?;
+        answer.await.map_err(|_| NotController)
+    }
+
+    /// How far the voters are, if this broker leads them.
+    pub(super) async fn describe(&self) -> Result<QuorumProgress, NotController> {
+        let (reply, answer) = oneshot::channel();
+        let events = self.events.get().ok_or(NotController)?;
+        events.send(Event::Describe(reply)).await.map_err(|_| NotController)?;
+        answer.await.map_err(|_| NotController)
+    }
+}

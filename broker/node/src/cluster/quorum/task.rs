@@ -1,0 +1,370 @@
+//! The task of a voter. One turn: take what has arrived, let Raft and the controller have it, then do what they ask in
+//! Raft's order: send, apply what is committed, take on a new role, write to disk, send what waited for the disk.
+//! Everything that arrived together is written together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taffrail_core::controller::{Controller, ControllerConfig};
+use taffrail_core::ids::{BrokerId, TopicId};
+use taffrail_core::metadata::{Image, Record};
+use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Role, Snapshot};
+use taffrail_core::time::Instant;
+use tokio::sync::mpsc;
+
+use super::link::Link;
+use super::pending::PendingReplies;
+use super::{Decide, Decided, Event, QuorumProgress};
+use crate::broker::Broker;
+use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
+use crate::cluster::records;
+use crate::env::{Env, random_id};
+
+/// Events taken in one turn before anything is written.
+const EVENTS_PER_TURN: usize = 256;
+
+/// A voter of the quorum.
+pub(in crate::cluster) struct Task<E: Env> {
+    broker: Arc<Broker<E>>,
+    raft: RaftNode,
+    /// Away only while it writes.
+    log: Option<MetadataLog<E::Disk>>,
+    snapshot_after_bytes: u64,
+    events: mpsc::Receiver<Event>,
+    links: BTreeMap<BrokerId, Link>,
+    tick: Duration,
+    next_tick: Instant,
+    /// The committed metadata, and the last index in it.
+    image: Arc<Image>,
+    applied: u64,
+    leadership: Option<Leadership>,
+    config: ControllerConfig,
+}
+
+/// What exists only while this voter leads.
+struct Leadership {
+    term: u64,
+    controller: Controller,
+    /// The last index that was proposed.
+    proposed: u64,
+    pending: PendingReplies,
+}
+
+/// What a task is made of.
+pub(in crate::cluster) struct Parts<E: Env> {
+    pub(in crate::cluster) raft: RaftNode,
+    pub(in crate::cluster) log: MetadataLog<E::Disk>,
+    pub(in crate::cluster) image: Image,
+    pub(in crate::cluster) applied: u64,
+    pub(in crate::cluster) tick: Duration,
+    pub(in crate::cluster) snapshot_after_bytes: u64,
+    pub(in crate::cluster) config: ControllerConfig,
+}
+
+impl<E: Env> Task<E> {
+    /// Puts the voter together and opens the links to the others.
+    pub(in crate::cluster) fn new(
+        broker: &Arc<Broker<E>>,
+        parts: Parts<E>,
+        sender: &mpsc::Sender<Event>,
+        events: mpsc::Receiver<Event>,
+    ) -> Self {
+        let others = broker.cluster.voters().iter().filter(|voter| **voter != broker.id);
+        let links = others.map(|voter| (*voter, Link::new(broker, *voter, sender.clone()))).collect();
+        Self {
+            broker: Arc::clone(broker),
+            raft: parts.raft,
+            log: Some(parts.log),
+            snapshot_after_bytes: parts.snapshot_after_bytes,
+            events,
+            links,
+            tick: parts.tick,
+            next_tick: broker.env.now() + parts.tick,
+            image: Arc::new(parts.image),
+            applied: parts.applied,
+            leadership: None,
+            config: parts.config,
+        }
+    }
+
+    /// Applies what was committed before the start, so that the broker starts with what it knew; alone in its quorum it
+    /// also takes the lead at once instead of waiting for a rival.
+    pub(in crate::cluster) async fn begin(&mut self) -> Result<(), String> {
+        self.drive().await?;
+        self.publish();
+        if self.links.is_empty() {
+            // An election timeout is at most twenty ticks.
+            for _ in 0..100 {
+                if self.leadership.is_some() {
+                    break;
+                }
+                self.raft.handle_tick();
+                self.drive().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until the broker stops; an error is one that it must stop for.
+    pub(in crate::cluster) async fn run(mut self) {
+        if let Err(reason) = self.serve().await {
+            tracing::error!(broker = %self.broker.id, %reason, "the metadata quorum lost this voter");
+            self.broker.fail(reason);
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), String> {
+        loop {
+            let deadline = self.next_deadline();
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Some(event) => self.handle_event(event)?,
+                    None => return Ok(()),
+                },
+                () = self.broker.env.sleep_until(deadline) => {}
+            }
+            for _ in 1..EVENTS_PER_TURN {
+                let Ok(event) = self.events.try_recv() else { break };
+                self.handle_event(event)?;
+            }
+            self.handle_time();
+            self.drive().await?;
+            self.compact_if_large().await?;
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let controller = self.leadership.as_ref().and_then(|leadership| leadership.controller.next_deadline());
+        controller.map_or(self.next_tick, |deadline| deadline.min(self.next_tick))
+    }
+
+    fn handle_event(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Messages(messages) => {
+                for message in messages {
+                    self.handle_message(message)?;
+                }
+            }
+            Event::Unreachable(peer) => self.raft.handle_unreachable(peer),
+            Event::Decide(decide) => self.decide(decide),
+            Event::Describe(reply) => {
+                if self.leadership.is_some() {
+                    let progress = QuorumProgress {
+                        term: self.raft.term(),
+                        commit_index: self.raft.commit_index(),
+                        voters: self.raft.progress(),
+                    };
+                    // Whoever asked may have given up.
+                    let _ = reply.send(progress);
+                }
+            }
+            Event::HandOver => self.hand_over(),
+        }
+        Ok(())
+    }
+
+    fn handle_message(&mut self, message: Message) -> Result<(), String> {
+        let from = message.from;
+        match self.raft.handle_message(message) {
+            Ok(()) => Ok(()),
+            Err(RaftError::LostLog) => Err(format!(
+                "this voter's metadata log lacks entries that it had acknowledged to broker {from}: its disk lost them, \
+                 and it must not vote again. Give this broker a new node.id and empty log directories"
+            )),
+            Err(error) => {
+                tracing::warn!(%from, %error, "refused a raft message");
+                Ok(())
+            }
+        }
+    }
+
+    /// After a long stall one tick is enough: what arrived meanwhile was taken first.
+    fn handle_time(&mut self) {
+        let now = self.broker.env.now();
+        if now >= self.next_tick {
+            self.raft.handle_tick();
+            self.next_tick = (self.next_tick + self.tick).max(now);
+        }
+        let due = |leadership: &Leadership| leadership.controller.next_deadline().is_some_and(|due| due <= now);
+        if self.leadership.as_ref().is_some_and(due) {
+            self.decide(Box::new(|controller, now| {
+                let decision = controller.handle_timeout(now);
+                Decided { records: decision.records, release: Box::new(|| {}) }
+            }));
+        }
+    }
+
+    /// Has the controller decide, proposes what it decided, and keeps the reply until that is committed.
+    fn decide(&mut self, decide: Decide) {
+        let now = self.broker.env.now();
+        let Some(leadership) = &mut self.leadership else { return };
+        let decided = decide(&mut leadership.controller, now);
+        if !decided.records.is_empty() {
+            match propose(&mut self.raft, &decided.records) {
+                Ok(index) => {
+                    leadership.controller.apply(index as i64, &decided.records);
+                    leadership.proposed = index;
+                }
+                Err(reason) => {
+                    // Nothing was appended or applied; whoever asked tries again.
+                    tracing::warn!(%reason, "a decision of the controller was not proposed");
+                    return;
+                }
+            }
+        }
+        if leadership.proposed <= self.applied {
+            (decided.release)();
+        } else {
+            leadership.pending.push(leadership.proposed, decided.release);
+        }
+    }
+
+    /// Does all that Raft asks for.
+    async fn drive(&mut self) -> Result<(), String> {
+        while let Some(ready) = self.raft.ready() {
+            self.send(ready.messages);
+            if let Some(snapshot) = &ready.install {
+                self.install(snapshot)?;
+            }
+            if !ready.committed.is_empty() {
+                self.apply(&ready.committed)?;
+            }
+            if let Some(role) = ready.role {
+                self.take_role(role);
+            }
+            if !ready.persist.is_empty() {
+                self.write(move |log| log.persist(&ready.persist)).await?;
+            }
+            let waited = self.raft.handle_persisted(ready.number);
+            self.send(waited);
+        }
+        Ok(())
+    }
+
+    fn send(&self, messages: Vec<Message>) {
+        for message in messages {
+            if let Some(link) = self.links.get(&message.to) {
+                link.send(message);
+            }
+        }
+    }
+
+    /// Writes off the event loop: an fsync may take long, and connections share its threads.
+    async fn write(
+        &mut self,
+        write: impl FnOnce(&mut MetadataLog<E::Disk>) -> Result<(), MetadataLogError> + Send + 'static,
+    ) -> Result<(), String> {
+        let Some(mut log) = self.log.take() else { return Err("the metadata log is gone".to_string()) };
+        let (log, written) = self
+            .broker
+            .env
+            .run_blocking(move || {
+                let written = write(&mut log);
+                (log, written)
+            })
+            .await;
+        self.log = Some(log);
+        written.map_err(|error| error.to_string())
+    }
+
+    fn install(&mut self, snapshot: &Snapshot) -> Result<(), String> {
+        let records = records::decode(&snapshot.data)
+            .map_err(|error| format!("the metadata snapshot at {} cannot be read: {error}", snapshot.index))?;
+        tracing::info!(index = snapshot.index, "installed a metadata snapshot");
+        self.image = Arc::new(Image::replay(&records));
+        self.applied = snapshot.index;
+        self.broker.cluster.history.clear();
+        self.publish();
+        Ok(())
+    }
+
+    fn apply(&mut self, committed: &[Entry]) -> Result<(), String> {
+        let mut own = 0;
+        for entry in committed {
+            let records = records::decode(&entry.data)
+                .map_err(|error| format!("metadata entry {} cannot be read: {error}", entry.index))?;
+            if !records.is_empty() {
+                Arc::make_mut(&mut self.image).apply_all(&records);
+            }
+            self.applied = entry.index;
+            self.broker.cluster.history.push(entry.index, entry.data.clone());
+            if self.leadership.as_ref().is_some_and(|leadership| leadership.term == entry.term) {
+                own = entry.index;
+            }
+        }
+        self.publish();
+        if let Some(leadership) = &mut self.leadership {
+            // An entry of another term at the index of one of ours means that ours is lost.
+            leadership.pending.release(own);
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        self.broker.cluster.published.publish(self.applied, Arc::clone(&self.image));
+    }
+
+    fn take_role(&mut self, role: Role) {
+        match role {
+            Role::Leader { term } => {
+                tracing::info!(broker = %self.broker.id, term, "leads the metadata quorum");
+                let now = self.broker.env.now();
+                let controller =
+                    Controller::new(now, self.config.clone(), Image::clone(&self.image), self.applied as i64);
+                self.leadership =
+                    Some(Leadership { term, controller, proposed: self.applied, pending: PendingReplies::default() });
+                self.bootstrap();
+                self.broker.cluster.set_leader(Some(self.broker.id));
+            }
+            Role::Follower { leader, term } => {
+                if let Some(mut leadership) = self.leadership.take() {
+                    tracing::info!(broker = %self.broker.id, term, "does not lead the metadata quorum any more");
+                    leadership.pending.drop_all();
+                }
+                self.broker.cluster.set_leader(leader);
+            }
+        }
+    }
+
+    /// The first controller gives the cluster its id: the configured one, else one drawn like any other id.
+    fn bootstrap(&mut self) {
+        let drawn = || TopicId(random_id(&self.broker.env)).to_string();
+        let cluster_id = self.broker.cluster.cluster_id().unwrap_or_else(drawn);
+        self.decide(Box::new(move |controller, _| {
+            let decision = controller.bootstrap(&cluster_id);
+            Decided { records: decision.records, release: Box::new(|| {}) }
+        }));
+    }
+
+    /// Lets the voter lead that is most up to date, so that the others need not notice a silence.
+    fn hand_over(&mut self) {
+        let own = self.broker.id;
+        let candidates = self.raft.progress().into_iter();
+        let best = candidates
+            .filter(|progress| progress.voter != own && progress.recently_active)
+            .max_by_key(|progress| (progress.matched, progress.voter));
+        if let Some(best) = best {
+            tracing::info!(to = %best.voter, "hands the lead of the metadata quorum over");
+            self.raft.transfer_leader(best.voter);
+        }
+    }
+
+    /// Replaces what was written by a snapshot, once it is large.
+    async fn compact_if_large(&mut self) -> Result<(), String> {
+        let large = self.log.as_ref().is_some_and(|log| log.bytes_since_snapshot() > self.snapshot_after_bytes);
+        if !large {
+            return Ok(());
+        }
+        let data = records::encode(&self.image.snapshot()).map_err(|error| error.to_string())?;
+        let Some(snapshot) = self.raft.compact(self.applied, data) else { return Ok(()) };
+        tracing::info!(index = snapshot.index, bytes = snapshot.data.len(), "took a metadata snapshot");
+        self.write(move |log| log.compact(&snapshot)).await
+    }
+}
+
+fn propose(raft: &mut RaftNode, records: &[Record]) -> Result<u64, String> {
+    let data = records::encode(records).map_err(|error| error.to_string())?;
+    raft.propose(data).map_err(|error| error.to_string())
+}
