@@ -162,6 +162,11 @@ impl Classic {
         &self.members
     }
 
+    /// Ids that were given out and not yet joined with.
+    pub fn pending_members(&self) -> impl Iterator<Item = &str> {
+        self.pending_join.keys().map(String::as_str)
+    }
+
     /// Whether nobody is a member or about to become one.
     pub(super) fn is_vacant(&self) -> bool {
         self.members.is_empty() && self.pending_join.is_empty()

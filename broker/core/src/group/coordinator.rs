@@ -361,6 +361,11 @@ impl Coordinator {
         records
     }
 
+    /// The configuration it runs with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// All groups in the order of their ids.
     pub fn groups(&self) -> impl Iterator<Item = (&str, &Group)> {
         self.groups

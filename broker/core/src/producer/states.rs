@@ -131,6 +131,11 @@ impl Producers {
         producers
     }
 
+    /// The limits in force.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// Judges a batch from a client; changes nothing. `log_end_offset` tells whether the partition ever held a record.
     ///
     /// # Errors

@@ -1,1 +1,5 @@
-
+mod membership;
+mod offsets;
+mod replay;
+mod statics;
+mod world;
