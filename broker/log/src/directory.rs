@@ -300,17 +300,20 @@ impl<D: Disk> LogDirectory<D> {
         // The lock is held while writing, so that two writers cannot leave the older state behind.
         let mut checkpoints = self.checkpoints();
         let content = format_offsets(checkpoints.of(kind));
-        replace(
+        let written = replace(
             self.disk(),
             self.path(),
             kind.file_name(),
             content.as_bytes(),
             Durability::Power,
-        )
-        .map_err(|error| {
-            self.mark_offline(&format!("write {}: {error}", kind.file_name()));
-            LogError::io("write", &self.path().join(kind.file_name()), error)
-        })?;
+        );
+        if let Err(error) = written {
+            let error = LogError::io("write", &self.path().join(kind.file_name()), error);
+            if !matches!(error, LogError::DiskFull { .. }) {
+                self.mark_offline(&error.to_string());
+            }
+            return Err(error);
+        }
         if kind == CheckpointKind::RecoveryPoint {
             checkpoints.durable_recovery_points = checkpoints.recovery_points.clone();
         }

@@ -85,9 +85,14 @@ pub enum LogError {
 
 impl LogError {
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> LogError {
+        let path = path.display().to_string();
+        // What an fsync could not write is lost, whatever the reason.
+        if is_full(&source) && action != "fsync" {
+            return LogError::DiskFull { path };
+        }
         LogError::Io {
             action,
-            path: path.display().to_string(),
+            path,
             source,
         }
     }
@@ -98,4 +103,12 @@ impl LogError {
             reason: reason.into(),
         }
     }
+}
+
+/// Whether there was no room, which is no damage.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

@@ -8,7 +8,7 @@ use taffrail_protocol::records::{
 use crate::append_engine;
 use crate::batch_walk::WalkedBatch;
 use crate::disk::{Disk, DiskFile};
-use crate::error::LogError;
+use crate::error::{LogError, is_full};
 use crate::log::{Log, RECENT_MAX, RecentBatch};
 use crate::segment::{LOG_SUFFIX, NO_TIMESTAMP, RELATIVE_OFFSET_MAX, Segment};
 
@@ -212,7 +212,7 @@ impl<D: Disk> Log<D> {
         error: std::io::Error,
     ) -> LogError {
         let path = self.segment_path(base_offset);
-        if error.kind() == std::io::ErrorKind::StorageFull && file.set_length(size).is_ok() {
+        if is_full(&error) && file.set_length(size).is_ok() {
             self.segments.last_mut().expect("never empty").recycled = false;
             return LogError::DiskFull {
                 path: path.display().to_string(),
@@ -229,8 +229,11 @@ impl<D: Disk> Log<D> {
             return Ok(());
         }
         let (segment, place) = self.active_and_place();
-        let result = segment.write_indexes(&place);
-        self.poison_on_failure(result)
+        match segment.write_indexes(&place) {
+            // The entries stay in memory; the records are in the log, and that is what was asked for.
+            Err(LogError::DiskFull { .. }) => Ok(()),
+            result => self.poison_on_failure(result),
+        }
     }
 
     /// Whether a batch must open a new segment, given that `run` bytes are about to be written to the active one.

@@ -100,7 +100,7 @@ impl<D: Disk> Log<D> {
 
     /// Takes note of a flush's result and returns the recovery point. A failure poisons the log.
     pub fn finish_flush(&mut self, result: Result<Flushed, LogError>) -> Result<i64, LogError> {
-        let flushed = self.poison_on_failure(result)?;
+        let flushed = self.poison_on_any_failure(result)?;
         self.names_synced = self.names_synced.max(flushed.names_changed);
         // A truncation meanwhile may have taken back what was flushed.
         let reached = flushed.end_offset.min(self.log_end_offset);

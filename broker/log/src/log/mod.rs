@@ -200,8 +200,18 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// A write that failed half-way leaves the files unknown: nothing is appended any more, here or in the directory.
+    /// A write that failed half-way leaves the files unknown: nothing is appended any more, here or in the directory. A
+    /// full disk is no such failure, where what failed can be tried again.
     fn poison_on_failure<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
+        match &result {
+            Ok(_) | Err(LogError::DiskFull { .. }) => {}
+            Err(error) => self.poison(error),
+        }
+        result
+    }
+
+    /// The same for what cannot be tried again.
+    fn poison_on_any_failure<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
         if let Err(error) = &result {
             self.poison(error);
         }

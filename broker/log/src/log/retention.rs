@@ -189,7 +189,7 @@ impl<D: Disk> Log<D> {
             retired.segments += 1;
             retired.bytes += segment.size;
             let result = self.retire(segment, now_ms, &mut retired.files);
-            self.poison_on_failure(result)?;
+            self.poison_on_any_failure(result)?;
         }
         self.window = None;
         self.check_invariants();

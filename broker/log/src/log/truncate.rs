@@ -24,7 +24,7 @@ impl<D: Disk> Log<D> {
         }
         if offset < self.log_end_offset {
             let result = self.cut_records(offset);
-            self.poison_on_failure(result)?;
+            self.poison_on_any_failure(result)?;
         }
         // Also if no record goes: an epoch may have begun at the log end and never got one (KAFKA-10706).
         if self
@@ -48,7 +48,7 @@ impl<D: Disk> Log<D> {
             return Err(self.out_of_range(offset));
         }
         let result = self.start_over(offset, now_ms);
-        self.poison_on_failure(result)?;
+        self.poison_on_any_failure(result)?;
         self.check_invariants();
         Ok(())
     }
