@@ -8,6 +8,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
+use rdkafka::types::RDKafkaErrorCode;
 use tokio::runtime::Runtime;
 
 use crate::wait::wait_for;
@@ -90,10 +91,7 @@ impl Admin {
             .find(|t| t.name() == topic)
             .with_context(|| format!("no topic {topic} in the answer"))?;
         if let Some(error) = found.error() {
-            bail!(
-                "topic {topic}: {:?}",
-                rdkafka::types::RDKafkaErrorCode::from(error)
-            );
+            bail!("topic {topic}: {:?}", RDKafkaErrorCode::from(error));
         }
         let mut partitions: Vec<Partition> = found
             .partitions()
@@ -238,7 +236,11 @@ impl Admin {
             .runtime
             .block_on(self.client.create_topics([new], &options))?
         {
-            result.map_err(|(name, code)| anyhow!("cannot create {name}: {code}"))?;
+            match result {
+                // librdkafka repeats a request whose answer it did not get; the first one was carried out.
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((name, code)) => bail!("cannot create {name}: {code}"),
+            }
         }
         // The broker that answers next may not have heard of it yet.
         wait_for(&format!("topic {topic} to be known"), LEADER_LIMIT, || {

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod java;
 pub mod kafka;
 pub mod load;
+pub mod local;
 pub mod logcheck;
 pub mod port;
 pub mod process;

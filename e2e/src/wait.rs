@@ -5,6 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::tools::number;
+
+/// `E2E_PATIENCE` multiplies every limit: for a machine that does other work meanwhile.
+pub fn patient(limit: Duration) -> Duration {
+    limit * u32::try_from(number("E2E_PATIENCE", 1)).unwrap_or(1)
+}
+
 /// How often a condition is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -16,7 +23,7 @@ pub fn wait_for<T>(
     limit: Duration,
     mut probe: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), patient(limit));
     loop {
         let last = match probe() {
             Ok(Some(value)) => return Ok(value),

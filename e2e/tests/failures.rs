@@ -8,7 +8,7 @@ use taffrail_e2e::cluster::{BrokerKind, Cluster};
 use taffrail_e2e::load::{Load, LoadSpec, Outcomes, read_back};
 use taffrail_e2e::logcheck;
 use taffrail_e2e::tools::number;
-use taffrail_e2e::wait::wait_until;
+use taffrail_e2e::wait::{patient, wait_until};
 
 const TOPIC: &str = "load";
 const PARTITIONS: i32 = 6;
@@ -61,7 +61,7 @@ fn kill_of_each_broker_in_turn_loses_nothing_acknowledged() -> Result<()> {
             silence.as_secs_f64()
         );
         ensure!(
-            silence < silence_limit(cluster.kind()),
+            silence < patient(silence_limit(cluster.kind())),
             "broker {id} killed: no acknowledgement for {silence:?}"
         );
     }
@@ -143,7 +143,7 @@ fn clean_stop_of_a_broker_hands_leadership_over() -> Result<()> {
         silence.as_secs_f64()
     );
     ensure!(
-        silence < Duration::from_secs(5),
+        silence < patient(Duration::from_secs(5)),
         "a clean stop interrupted produce for {silence:?}"
     );
     cluster.finish();

@@ -1,0 +1,221 @@
+//! A manifest in, a cluster out: what is edited while it runs, or while it does not, is soon seen by clients.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use taffrail_e2e::java;
+use taffrail_e2e::local::Local;
+use taffrail_e2e::text::Text;
+use taffrail_e2e::wait::{wait_for, wait_until};
+
+/// An edit is seen by clients within this.
+const SEEN_LIMIT: Duration = Duration::from_secs(5);
+/// After a start, with recovery.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+const CLUSTER: &str = "
+apiVersion: taffrail.io/v1alpha1
+kind: Cluster
+metadata: {name: edited}
+spec:
+  brokers: 3
+  storage:
+    volumes:
+      - {name: data-0, size: 1Gi}
+  config:
+    min.insync.replicas: 2
+    default.replication.factor: 3
+";
+
+/// A Topic of that cluster; `more` are further lines of its spec.
+fn topic(name: &str, partitions: u32, more: &str) -> String {
+    format!(
+        "---
+apiVersion: taffrail.io/v1alpha1
+kind: Topic
+metadata: {{name: {name}}}
+spec:
+  clusterRef: {{name: edited}}
+  partitions: {partitions}
+  replicationFactor: 3
+{more}"
+    )
+}
+
+#[test]
+fn edits_of_a_running_manifest_are_seen_by_clients() -> Result<()> {
+    let orders = topic("orders", 6, "");
+    let local = Local::start(&format!("{CLUSTER}{orders}"))?;
+    let admin = local.admin()?;
+    admin.wait_in_sync("orders", 6, 3, START_LIMIT)?;
+    let leaders: Vec<i32> = admin
+        .partitions("orders")?
+        .iter()
+        .map(|p| p.replicas[0])
+        .collect();
+    let rotation: Vec<i32> = (0..6).map(|n| (leaders[0] + n) % 3).collect();
+    ensure!(
+        leaders == rotation,
+        "preferred leaders {leaders:?} do not rotate over the brokers"
+    );
+
+    // More partitions, a config, and two new Topics, of which one shall go with its data.
+    let grown = topic("orders", 9, "  config:\n    retention.ms: 3600000\n");
+    let kept = topic("kept", 1, "");
+    let dropped = topic("dropped", 1, "  deletionPolicy: Delete\n");
+    local.write(&format!("{CLUSTER}{grown}{kept}{dropped}"))?;
+    admin.wait_in_sync("orders", 9, 3, SEEN_LIMIT)?;
+    for new in ["kept", "dropped"] {
+        admin.wait_in_sync(new, 1, 3, SEEN_LIMIT)?;
+    }
+    wait_for("the new retention", SEEN_LIMIT, || {
+        match admin.topic_config("orders", "retention.ms")? {
+            Some(value) if value == "3600000" => Ok(Some(())),
+            other => Err(anyhow!("retention.ms is {other:?}")),
+        }
+    })?;
+    let shown = java::configs(
+        &local.bootstrap(),
+        &[
+            "--describe",
+            "--entity-type",
+            "topics",
+            "--entity-name",
+            "orders",
+        ],
+    )?;
+    ensure!(
+        shown.contains("retention.ms=3600000"),
+        "Kafka's own tool shows {shown}"
+    );
+
+    // Both Topics are removed: one goes, one stays and is told.
+    local.write(&format!("{CLUSTER}{grown}"))?;
+    wait_until(
+        "the topic with deletionPolicy Delete to go",
+        SEEN_LIMIT,
+        || Ok(!admin.topics()?.contains(&"dropped".to_owned())),
+    )?;
+    ensure!(
+        admin.topics()?.contains(&"kept".to_owned()),
+        "the topic with deletionPolicy Retain went as well"
+    );
+    wait_until(
+        "the status to tell of the topic that stays",
+        SEEN_LIMIT,
+        || Ok(local.status_text()?.contains("kept")),
+    )?;
+    local.finish()
+}
+
+#[test]
+fn what_is_removed_while_nothing_runs_goes_or_stays_by_its_policy() -> Result<()> {
+    let (kept, dropped) = (
+        topic("kept", 1, ""),
+        topic("dropped", 1, "  deletionPolicy: Delete\n"),
+    );
+    let orders = topic("orders", 3, "");
+    let mut local = Local::start(&format!("{CLUSTER}{orders}{kept}{dropped}"))?;
+    for (name, partitions) in [("orders", 3), ("kept", 1), ("dropped", 1)] {
+        local
+            .admin()?
+            .wait_in_sync(name, partitions, 3, START_LIMIT)?;
+    }
+    let text = Text::of(10_000)?;
+    text.produce(&local.bootstrap(), "orders", 0, text.count(), &[])?;
+    local.stop()?;
+
+    local.write(&format!("{CLUSTER}{orders}"))?;
+    local.run()?;
+    local.wait_ready()?;
+    let admin = local.admin()?;
+    admin.wait_in_sync("orders", 3, 3, START_LIMIT)?;
+    wait_until(
+        "the topic with deletionPolicy Delete to go",
+        START_LIMIT,
+        || Ok(!admin.topics()?.contains(&"dropped".to_owned())),
+    )?;
+    ensure!(
+        admin.topics()?.contains(&"kept".to_owned()),
+        "the topic with deletionPolicy Retain went as well"
+    );
+    wait_until(
+        "the status to tell of the topic that stays",
+        START_LIMIT,
+        || Ok(local.status_text()?.contains("kept")),
+    )?;
+
+    // What was there before the stop is there after it.
+    let mut checker = text.checker();
+    let mut fault = Ok(());
+    taffrail_e2e::read::read_all(&local.bootstrap(), "orders", |record| {
+        if fault.is_ok() {
+            fault = checker.in_order(record.partition, record.key, record.value);
+        }
+    })?;
+    fault?;
+    checker.complete()?;
+    local.finish()
+}
+
+#[test]
+fn refused_manifest_leaves_the_cluster_as_it_is_and_names_the_field() -> Result<()> {
+    let orders = topic("orders", 3, "");
+    let local = Local::start(&format!("{CLUSTER}{orders}"))?;
+    let admin = local.admin()?;
+    admin.wait_in_sync("orders", 3, 3, START_LIMIT)?;
+    let cases = [
+        (
+            "more replicas than brokers",
+            topic("orders", 3, "").replace("replicationFactor: 3", "replicationFactor: 4"),
+            "replication",
+        ),
+        ("fewer partitions", topic("orders", 1, ""), "partitions"),
+        (
+            "an unknown config",
+            topic("orders", 3, "  config:\n    no.such.config: 1\n"),
+            "no.such.config",
+        ),
+    ];
+    for (name, wrong, named) in cases {
+        local.write(&format!("{CLUSTER}{wrong}"))?;
+        wait_for(&format!("{name} to be told"), SEEN_LIMIT, || {
+            let status = local.status()?.to_string();
+            if status.contains(named) && status.contains("\"False\"") {
+                Ok(Some(()))
+            } else {
+                Err(anyhow!("{status}"))
+            }
+        })?;
+        ensure!(
+            admin.partitions("orders")?.len() == 3,
+            "{name}: the topic was changed all the same"
+        );
+        local.write(&format!("{CLUSTER}{orders}"))?;
+    }
+    local.finish()
+}
+
+#[test]
+fn broker_that_dies_is_started_again() -> Result<()> {
+    let local = Local::start(&format!("{CLUSTER}{}", topic("orders", 3, "")))?;
+    local.admin()?.wait_in_sync("orders", 3, 3, START_LIMIT)?;
+    let pid = |broker: usize| -> Result<i64> {
+        let status = local.status()?;
+        status
+            .pointer(&format!("/brokers/{broker}/pid"))
+            .and_then(serde_json::Value::as_i64)
+            .with_context(|| format!("no pid in {status}"))
+    };
+    let before = pid(1)?;
+    // SAFETY: kill(2) takes two integers; the process is the one that the status names.
+    ensure!(
+        unsafe { libc::kill(i32::try_from(before)?, libc::SIGKILL) } == 0,
+        "cannot kill broker 1"
+    );
+    wait_until("another process for broker 1", START_LIMIT, || {
+        Ok(pid(1)? != before)
+    })?;
+    local.admin()?.wait_in_sync("orders", 3, 3, START_LIMIT)?;
+    local.finish()
+}
