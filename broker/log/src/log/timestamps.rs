@@ -49,8 +49,8 @@ pub struct TimestampOffset {
     pub leader_epoch: Option<i32>,
 }
 
-/// Largest size to which one batch is decompressed for a lookup: a thousand times what a producer may send at most by
-/// default would be a bomb, a hundred times is plausible text.
+/// Largest size to which one batch is decompressed for a lookup: as for a batch that is checked on its way in, with
+/// room for topics whose limit was higher when the batch came.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
 impl<D: Disk> Log<D> {

@@ -1,0 +1,635 @@
+//! What a read, a lookup by time and a roll do, case by case.
+
+mod rig;
+
+use std::sync::Arc;
+
+use rig::{NOW, Rig, all, batch, batch_of, bytes, read_all, small_segments, stored};
+use taffrail_log::{Log, LogConfig, LogError, OffsetSpec, ReadLimits, RealDisk};
+use taffrail_protocol::records::{
+    Batches, Compression, RecordBatchBuilder, TimestampType, set_log_append_time,
+};
+
+/// Offsets of the first and behind the last record of what a read returns.
+fn read(log: &mut Log<RealDisk>, offset: i64, limits: ReadLimits) -> Option<(i64, i64)> {
+    let range = log.read(offset, limits).expect("in range")?;
+    let content = bytes(&range);
+    let headers: Vec<_> = Batches::new(&content)
+        .map(|found| found.expect("whole batches").0)
+        .collect();
+    Some((
+        headers[0].base_offset,
+        headers[headers.len() - 1].next_offset(),
+    ))
+}
+
+/// Ten batches of ten records, each a little over 1,000 bytes, in one segment.
+fn ten_batches(rig: &Rig) -> (Log<RealDisk>, usize) {
+    let mut log = rig.create(&LogConfig {
+        index_interval_bytes: 2500,
+        ..LogConfig::default()
+    });
+    for number in 0..10 {
+        log.append_leader(&mut batch(10, NOW + number * 100, 90), 1, NOW)
+            .expect("room");
+    }
+    (log, batch(10, NOW, 90).len())
+}
+
+#[test]
+fn a_read_returns_whole_batches_within_its_limits() {
+    let rig = Rig::new();
+    let (mut log, size) = ten_batches(&rig);
+    // From memory first, then from index and file.
+    for round in ["recent", "released"] {
+        let mut check = |offset: i64,
+                         max_bytes: usize,
+                         min_one: bool,
+                         end_offset: i64,
+                         expected: Option<(i64, i64)>| {
+            let found = read(
+                &mut log,
+                offset,
+                ReadLimits {
+                    max_bytes,
+                    min_one,
+                    end_offset,
+                },
+            );
+            assert_eq!(
+                found, expected,
+                "{round}: {offset}, {max_bytes} bytes, min_one {min_one}, below {end_offset}"
+            );
+        };
+        let max = i64::MAX;
+        check(0, 1 << 20, true, max, Some((0, 100)));
+        check(0, size, true, max, Some((0, 10)));
+        check(0, size, false, max, Some((0, 10)));
+        check(0, size - 1, false, max, None);
+        check(0, size - 1, true, max, Some((0, 10)));
+        check(0, 0, true, max, Some((0, 10)));
+        check(0, 2 * size + 1, true, max, Some((0, 20)));
+        // An offset within a batch starts at its batch.
+        check(15, 2 * size, true, max, Some((10, 30)));
+        check(99, 1 << 20, true, max, Some((90, 100)));
+        // The upper bound is exclusive, and takes no part of a batch.
+        check(0, 1 << 20, true, 100, Some((0, 100)));
+        check(0, 1 << 20, true, 99, Some((0, 90)));
+        check(0, 1 << 20, true, 90, Some((0, 90)));
+        check(0, 1 << 20, true, 15, Some((0, 10)));
+        check(0, 1 << 20, true, 9, None);
+        check(50, 1 << 20, true, 50, None);
+        check(50, 1 << 20, true, 20, None);
+        check(100, 1 << 20, true, max, None);
+        log.release_memory().expect("writable");
+    }
+    for offset in [-1, 101] {
+        let error = log.read(offset, all()).expect_err("out of range");
+        assert!(
+            matches!(
+                error,
+                LogError::OffsetOutOfRange {
+                    log_start_offset: 0,
+                    log_end_offset: 100,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_long_range_ends_at_an_index_entry_close_to_its_limit() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig::default());
+    for number in 0..3000 {
+        log.append_leader(&mut batch(1, NOW + number, 100), 1, NOW)
+            .expect("room");
+    }
+    for released in [false, true] {
+        for (offset, max_bytes) in [(0, 100_000), (700, 65_536), (1500, 20_000)] {
+            let range = log.read(
+                offset,
+                ReadLimits {
+                    max_bytes,
+                    min_one: true,
+                    end_offset: i64::MAX,
+                },
+            );
+            let range = range.expect("in range").expect("something");
+            assert!(
+                range.length <= max_bytes && range.length > max_bytes - 4096 - 300,
+                "{max_bytes}: {}",
+                range.length
+            );
+            let content = bytes(&range);
+            assert_eq!(
+                Batches::new(&content)
+                    .filter_map(Result::ok)
+                    .last()
+                    .expect("whole")
+                    .1
+                    .end,
+                content.len()
+            );
+        }
+        if !released {
+            log.release_memory().expect("writable");
+        }
+    }
+}
+
+#[test]
+fn ranges_outlive_retention_and_deletion() {
+    let rig = Rig::new();
+    let mut log = rig.create(&small_segments());
+    for number in 0..40 {
+        log.append_leader(&mut batch(1, NOW + number, 200), 1, NOW)
+            .expect("room");
+    }
+    let range = log.read(0, all()).expect("in range").expect("something");
+    let before = bytes(&range);
+    log.delete_records(40, 40, NOW)
+        .expect("in range")
+        .remove()
+        .expect("removable");
+    assert_eq!((log.log_start_offset(), log.segment_count()), (40, 1));
+    let deleted = log.directory().mark_deleted(log.folder()).expect("renamed");
+    log.directory().remove(&deleted).expect("removable");
+    assert!(bytes(&range) == before);
+}
+
+#[test]
+fn the_record_of_a_time_is_found_exactly() {
+    let rig = Rig::new();
+    let config = small_segments();
+    let mut log = rig.create(&config);
+    // Batch n has records at n*100, n*100+40, n*100+10: the largest is in the middle. Every codec takes its turn.
+    let codecs = [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ];
+    for number in 0..60_i64 {
+        let mut builder =
+            RecordBatchBuilder::new(0, number * 100).compression(codecs[number as usize % 5]);
+        for (index, at) in [0, 40, 10].into_iter().enumerate() {
+            let value = [index as u8; 50];
+            builder.push_at(
+                index as i32,
+                number * 100 + at,
+                Some(b"key"),
+                Some(&value),
+                &[],
+            );
+        }
+        log.append_leader(&mut builder.build(), 1, NOW)
+            .expect("room");
+    }
+    assert!(log.segment_count() > 3);
+    let mut check = |timestamp: i64, end_offset: i64, expected: Option<(i64, i64)>| {
+        let spec = OffsetSpec::from_wire(timestamp).expect("a known number");
+        let found = log.find_offset(spec, end_offset).expect("intact");
+        let found = found.map(|found| (found.timestamp, found.offset));
+        assert_eq!(found, expected, "{timestamp} below {end_offset}");
+    };
+    let max = i64::MAX;
+    check(0, max, Some((0, 0)));
+    check(1, max, Some((40, 1)));
+    check(40, max, Some((40, 1)));
+    check(41, max, Some((100, 3)));
+    check(3105, max, Some((3140, 94)));
+    check(5940, max, Some((5940, 178)));
+    check(5941, max, None);
+    // At or above the bound there is nothing to see.
+    check(3105, 95, Some((3140, 94)));
+    check(3105, 94, None);
+    // The ends and the largest.
+    check(-1, max, Some((-1, 180)));
+    check(-1, 50, Some((-1, 50)));
+    check(-2, max, Some((-1, 0)));
+    check(-4, max, Some((-1, 0)));
+    check(-3, max, Some((5940, 178)));
+    check(-3, 178, None);
+    check(-5, max, None);
+    check(-6, max, None);
+    assert_eq!(OffsetSpec::from_wire(-7), None);
+    // Not below the log start, also if the batch began before it.
+    log.delete_records(94, 180, NOW)
+        .expect("in range")
+        .remove()
+        .expect("removable");
+    let found = |log: &mut Log<RealDisk>, timestamp: i64| {
+        let found = log
+            .find_offset(OffsetSpec::Timestamp(timestamp), max)
+            .expect("intact")
+            .expect("there");
+        (found.timestamp, found.offset, found.leader_epoch)
+    };
+    assert_eq!(found(&mut log, 0), (3140, 94, Some(1)));
+    log.delete_records(95, 180, NOW)
+        .expect("in range")
+        .remove()
+        .expect("removable");
+    assert_eq!(found(&mut log, 0), (3110, 95, Some(1)));
+    assert_eq!(found(&mut log, 3111), (3200, 96, Some(1)));
+}
+
+#[test]
+fn records_stamped_by_the_broker_all_have_its_time() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig::default());
+    for number in 0..3 {
+        let mut sent = batch(5, number, 20);
+        set_log_append_time(&mut sent, 1000 * (number + 1));
+        log.append_leader(&mut sent, 1, NOW).expect("room");
+    }
+    for (timestamp, expected) in [(0, (1000, 0)), (1001, (2000, 5)), (3000, (3000, 10))] {
+        let found = log
+            .find_offset(OffsetSpec::Timestamp(timestamp), i64::MAX)
+            .expect("intact")
+            .expect("there");
+        assert_eq!((found.timestamp, found.offset), expected, "{timestamp}");
+    }
+    let largest = log
+        .find_offset(OffsetSpec::MaxTimestamp, i64::MAX)
+        .expect("intact")
+        .expect("there");
+    assert_eq!((largest.timestamp, largest.offset), (3000, 10));
+}
+
+#[test]
+fn an_empty_log_has_two_ends_and_nothing_else() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig::default());
+    assert!(log.read(0, all()).expect("in range").is_none());
+    let mut find = |spec| {
+        log.find_offset(spec, i64::MAX)
+            .expect("intact")
+            .map(|found| found.offset)
+    };
+    assert_eq!(find(OffsetSpec::Latest), Some(0));
+    assert_eq!(find(OffsetSpec::Earliest), Some(0));
+    assert_eq!(find(OffsetSpec::MaxTimestamp), None);
+    assert_eq!(find(OffsetSpec::Timestamp(0)), None);
+}
+
+#[test]
+fn a_segment_rolls_when_it_is_full_or_old() {
+    let base = LogConfig {
+        segment_ms: 1000,
+        segment_jitter_ms: 100,
+        ..LogConfig::default()
+    };
+    let size = batch(1, NOW, 100).len() as u32;
+    let check = |what: &str, config: LogConfig, batches: &[(i64, i64)], expected: &[i64]| {
+        let rig = Rig::new();
+        let mut log = rig.create(&config);
+        let mut rolled = Vec::new();
+        for (timestamp, now_ms) in batches {
+            let mut sent = batch_of(1, 100, |_| *timestamp);
+            let appended = log.append_leader(&mut sent, 1, *now_ms).expect("room");
+            rolled.extend(appended.rolled);
+        }
+        assert_eq!(rolled, expected, "{what}");
+        assert_eq!(log.segment_count(), expected.len() + 1, "{what}");
+    };
+    let steady = [(NOW, NOW); 5];
+    check("room for all", base.clone(), &steady, &[]);
+    check(
+        "exactly full",
+        LogConfig {
+            segment_bytes: 2 * size,
+            ..base.clone()
+        },
+        &steady,
+        &[2, 4],
+    );
+    check(
+        "a byte too small",
+        LogConfig {
+            segment_bytes: 2 * size - 1,
+            ..base.clone()
+        },
+        &steady,
+        &[1, 2, 3, 4],
+    );
+    // Age is the records' own, less the jitter; the clock plays no part.
+    check(
+        "old by its records",
+        base.clone(),
+        &[
+            (NOW, NOW),
+            (NOW + 900, NOW),
+            (NOW + 901, NOW),
+            (NOW + 902, NOW),
+        ],
+        &[2],
+    );
+    check(
+        "the clock runs on",
+        base.clone(),
+        &[(NOW, NOW), (NOW, NOW + 5000)],
+        &[],
+    );
+    check(
+        "without times the clock counts",
+        base.clone(),
+        &[(-1, NOW), (-1, NOW + 900), (-1, NOW + 901)],
+        &[2],
+    );
+    // Two entries of the time index fit: those of the third and the fifth batch. The sixth opens a new segment.
+    let full_index = LogConfig {
+        segment_index_bytes: 24,
+        index_interval_bytes: size,
+        ..base
+    };
+    let rising: Vec<(i64, i64)> = (0..8).map(|number| (NOW + number, NOW)).collect();
+    check("full index", full_index, &rising, &[5]);
+}
+
+#[test]
+fn retention_removes_whole_segments_below_the_high_watermark() {
+    // Segments of four one-record batches; record n is n seconds old at NOW + 20 s.
+    let check = |what: &str,
+                 change: &dyn Fn(&mut LogConfig),
+                 high_watermark: i64,
+                 now_ms: i64,
+                 expected: (i64, usize)| {
+        let rig = Rig::new();
+        let size = batch(1, NOW, 100).len() as u32;
+        let mut config = LogConfig {
+            segment_bytes: 4 * size,
+            retention_ms: None,
+            ..LogConfig::default()
+        };
+        change(&mut config);
+        let mut log = rig.create(&config);
+        for number in 0..20 {
+            log.append_leader(&mut batch(1, NOW + number * 1000, 100), 1, NOW)
+                .expect("room");
+        }
+        let retired = log
+            .retire_segments(now_ms, high_watermark)
+            .expect("writable");
+        assert_eq!(
+            retired.bytes,
+            retired.segments as u64 * 4 * u64::from(size),
+            "{what}"
+        );
+        retired.remove().expect("removable");
+        assert_eq!(
+            (log.log_start_offset(), log.segment_count()),
+            expected,
+            "{what}"
+        );
+        assert_eq!(log.log_end_offset(), 20, "{what}");
+        let files = std::fs::read_dir(rig.partition())
+            .expect("readable")
+            .count();
+        assert!(files <= 3 * expected.1 + 2, "{what}: {files} files");
+    };
+    let size = batch(1, NOW, 100).len() as u64;
+    let ms = |limit: i64| move |config: &mut LogConfig| config.retention_ms = Some(limit);
+    let bytes = |limit: u64| move |config: &mut LogConfig| config.retention_bytes = Some(limit);
+    check("no limit", &|_| {}, 20, NOW + 1_000_000, (0, 5));
+    // The newest record of the first segment is at 3 s, of the second at 7 s.
+    check("first is old", &ms(10_000), 20, NOW + 13_001, (4, 4));
+    check(
+        "first is just not old",
+        &ms(10_000),
+        20,
+        NOW + 13_000,
+        (0, 5),
+    );
+    check("two are old", &ms(10_000), 20, NOW + 17_001, (8, 3));
+    check("all are old", &ms(10_000), 20, NOW + 1_000_000, (20, 1));
+    check(
+        "not past the high watermark",
+        &ms(10_000),
+        11,
+        NOW + 1_000_000,
+        (8, 3),
+    );
+    check(
+        "compacted only",
+        &|config| (config.retention_ms, config.delete) = (Some(1), false),
+        20,
+        NOW + 1_000_000,
+        (0, 5),
+    );
+    check("too large", &bytes(9 * size), 20, NOW, (8, 3));
+    check("as large as allowed", &bytes(20 * size), 20, NOW, (0, 5));
+    check(
+        "one segment over, exactly",
+        &bytes(16 * size),
+        20,
+        NOW,
+        (4, 4),
+    );
+    check(
+        "less than a segment over",
+        &bytes(17 * size),
+        20,
+        NOW,
+        (0, 5),
+    );
+}
+
+#[test]
+fn a_retired_segment_is_overwritten_unless_somebody_may_still_read_it() {
+    let size = batch(1, NOW, 100).len() as u32;
+    let config = LogConfig {
+        segment_bytes: 10 * size,
+        retention_ms: None,
+        retention_bytes: Some(10 * u64::from(size)),
+        ..LogConfig::default()
+    };
+    let later = NOW + 60 * 60 * 1000;
+    for (what, read_at, recycled) in [
+        ("never read", None, true),
+        ("read long ago", Some(NOW), true),
+        ("read just now", Some(later), false),
+    ] {
+        let rig = Rig::new();
+        let mut log = rig.create(&config);
+        let mut expected = Vec::new();
+        let mut append = |log: &mut Log<RealDisk>, count: i64| {
+            for _ in 0..count {
+                let at = log.log_end_offset();
+                log.append_leader(&mut batch(1, NOW + at, 100), 1, NOW)
+                    .expect("room");
+                expected.extend(stored(at, 1, batch(1, NOW + at, 100)));
+            }
+        };
+        append(&mut log, 10);
+        if let Some(at) = read_at {
+            log.read(0, all()).expect("in range");
+            log.retire_segments(at, 0)
+                .expect("writable")
+                .remove()
+                .expect("nothing");
+        }
+        append(&mut log, 15);
+        log.retire_segments(later, 25)
+            .expect("writable")
+            .remove()
+            .expect("removable");
+        assert_eq!(log.log_start_offset(), 10, "{what}");
+        let spare = rig.partition().join("00000000000000000000.spare");
+        assert_eq!(spare.exists(), recycled, "{what}");
+        append(&mut log, 8);
+        assert!(!spare.exists(), "{what}: taken for the next segment");
+        let active = rig.partition().join("00000000000000000030.log");
+        let length = std::fs::metadata(&active).expect("there").len();
+        assert_eq!(
+            length,
+            u64::from(size) * if recycled { 10 } else { 3 },
+            "{what}"
+        );
+        let visible = &expected[10 * size as usize..];
+        assert!(read_all(&mut log).expect("readable") == visible, "{what}");
+
+        // A kill here leaves a file that is longer than its content; recovery finds the end.
+        drop(log);
+        let mut log = rig.open(&config);
+        assert_eq!(log.log_end_offset(), 33, "{what}");
+        assert!(read_all(&mut log).expect("readable") == visible, "{what}");
+        assert_eq!(
+            std::fs::metadata(&active).expect("there").len(),
+            3 * u64::from(size),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_follower_takes_what_continues_its_log() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig {
+        compact: true,
+        ..LogConfig::default()
+    });
+    let two = || batch(2, NOW, 10);
+    let fetched = [
+        stored(0, 1, two()),
+        stored(2, 2, two()),
+        stored(7, 2, two()),
+    ]
+    .concat();
+    let appended = log.append_follower(&fetched, 2, NOW).expect("in order");
+    assert_eq!(
+        (appended.first_offset, appended.last_offset, appended.bytes),
+        (0, 8, fetched.len())
+    );
+    assert_eq!(
+        log.epochs()
+            .entries()
+            .iter()
+            .map(|entry| (entry.epoch, entry.start_offset))
+            .collect::<Vec<_>>(),
+        [(1, 0), (2, 2)]
+    );
+
+    let refused = |log: &mut Log<RealDisk>, bytes: Vec<u8>| {
+        log.append_follower(&bytes, 5, NOW).expect_err("refused")
+    };
+    assert!(matches!(
+        refused(&mut log, stored(8, 2, two())),
+        LogError::NotContiguous {
+            base_offset: 8,
+            log_end_offset: 9
+        }
+    ));
+    assert!(matches!(
+        refused(&mut log, stored(9, 1, two())),
+        LogError::StaleLeaderEpoch {
+            epoch: 1,
+            latest: 2
+        }
+    ));
+    let mut damaged = stored(9, 2, two());
+    *damaged.last_mut().expect("not empty") ^= 1;
+    assert!(matches!(
+        refused(&mut log, damaged),
+        LogError::InvalidRecords { .. }
+    ));
+    assert_eq!(log.log_end_offset(), 9);
+
+    // A batch of a later epoch than the one fetched under, and a batch that is cut off, are left for the next fetch.
+    let later = [stored(9, 3, two()), stored(11, 4, two())].concat();
+    assert_eq!(
+        log.append_follower(&later, 3, NOW)
+            .expect("in order")
+            .last_offset,
+        10
+    );
+    let cut = [stored(11, 3, two()), stored(13, 3, two())].concat();
+    assert_eq!(
+        log.append_follower(&cut[..cut.len() - 1], 3, NOW)
+            .expect("in order")
+            .last_offset,
+        12
+    );
+    let nothing = log.append_follower(&[], 3, NOW).expect("nothing");
+    assert_eq!(
+        (nothing.first_offset, nothing.last_offset, nothing.bytes),
+        (13, 12, 0)
+    );
+}
+
+#[test]
+fn a_leader_never_goes_back_to_an_older_epoch() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig::default());
+    log.append_leader(&mut batch(1, NOW, 10), 5, NOW)
+        .expect("room");
+    let error = log
+        .append_leader(&mut batch(1, NOW, 10), 4, NOW)
+        .expect_err("stale");
+    assert!(
+        matches!(
+            error,
+            LogError::StaleLeaderEpoch {
+                epoch: 4,
+                latest: 5
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(log.log_end_offset(), 1);
+}
+
+#[test]
+fn settings_change_under_an_open_log() {
+    let rig = Rig::new();
+    let mut log = rig.create(&LogConfig::default());
+    log.append_leader(&mut batch(1, NOW, 100), 1, NOW)
+        .expect("room");
+    let smaller = LogConfig {
+        segment_bytes: 200,
+        timestamp_type: TimestampType::CreateTime,
+        ..LogConfig::default()
+    };
+    log.set_config(Arc::new(smaller));
+    let appended = log
+        .append_leader(&mut batch(1, NOW, 100), 1, NOW)
+        .expect("room");
+    assert_eq!(appended.rolled, Some(1));
+    let error = log
+        .append_leader(&mut batch(1, NOW, 300), 1, NOW)
+        .expect_err("too large");
+    assert!(
+        matches!(
+            error,
+            LogError::BatchTooLarge {
+                segment_bytes: 200,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
