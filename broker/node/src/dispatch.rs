@@ -32,6 +32,23 @@ pub(crate) struct RequestContext {
     pub(crate) peer: Option<taffrail_core::ids::BrokerId>,
 }
 
+impl RequestContext {
+    /// The context of what this broker asks for itself.
+    pub(crate) fn of_broker(listener: &str) -> Self {
+        Self {
+            api: ApiKey::Forward,
+            version: 0,
+            correlation_id: 0,
+            client_id: None,
+            listener: Arc::from(listener),
+            kind: ListenerKind::Internal,
+            host: Arc::from("localhost"),
+            principal: Principal::anonymous(),
+            peer: None,
+        }
+    }
+}
+
 /// Handles one request frame (without length prefix).
 pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, connection: &mut Connection, frame: &mut [u8]) -> Handled<E> {
     let (api, version, correlation_id, client_id, body) = match RequestHeader::parse(frame) {
@@ -61,7 +78,7 @@ pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, connection: &mut Connectio
     if api == ApiKey::ApiVersions {
         return api::api_versions::handle(broker, &context, &frame[body..]);
     }
-    if !api.serves(version) {
+    if !api.is_served(version) {
         return Handled::Close(format!("API {api:?} version {version} is not served"));
     }
     match api {
@@ -163,7 +180,7 @@ pub(crate) fn decode<R: Request>(context: &RequestContext, body: &[u8]) -> Resul
 
 /// Encodes a response that has no file ranges in it.
 pub(crate) fn encode<E: Env, M: Message>(context: &RequestContext, response: &M) -> Handled<E> {
-    match encode_response(context.correlation_id, context.api as i16, context.version, response) {
+    match encode_response(context.correlation_id, context.api, context.version, response) {
         Ok(writer) => Handled::Ready(Response::from(writer.buf)),
         Err(error) => Handled::Close(format!("{:?} response version {}: {error}", context.api, context.version)),
     }

@@ -15,6 +15,7 @@ mod housekeeping;
 mod metrics;
 mod node;
 mod partition;
+mod producer_snapshots;
 mod replication;
 mod response;
 mod state;

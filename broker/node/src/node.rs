@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use taffrail_core::config::BrokerConfig;
+use taffrail_core::config::{BrokerConfig, ConfigMap};
 use taffrail_core::time::Instant;
 use thiserror::Error;
 
@@ -50,9 +50,10 @@ impl<E: Env> Clone for Node<E> {
 }
 
 impl<E: Env> Node<E> {
-    /// Puts a node together from its configuration. Touches nothing on disk yet.
-    pub fn new(env: E, config: BrokerConfig) -> Self {
-        Self { broker: Broker::new(env, config) }
+    /// Puts a node together from its configuration: the typed values and the map they came from, which topics'
+    /// defaults are looked up in. Touches nothing on disk yet.
+    pub fn new(env: E, config: BrokerConfig, file: ConfigMap) -> Self {
+        Self { broker: Broker::new(env, config, file) }
     }
 
     /// Opens the log directories, recovers every log, starts the background tasks and registers with the cluster

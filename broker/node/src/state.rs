@@ -1,9 +1,14 @@
 //! What the node tells about itself: the JSON of `/admin/state`, the answer of `/admin/safe-to-stop`, gauges.
 
+use std::sync::Arc;
+
 use serde::Serialize;
+use taffrail_core::ids::{BrokerId, DirectoryId, TopicId, TopicPartition};
+use taffrail_core::metadata::Partition;
 
 use crate::broker::Broker;
 use crate::env::Env;
+use crate::partition::ReplicaNumbers;
 
 /// Everything that `GET /admin/state` shows, as this broker knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -155,3 +160,175 @@ pub struct SafeToStop {
     pub partitions: Vec<String>,
 }
 
+/// Everything that `/admin/state` shows, now.
+pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
+    let (index, image) = broker.cluster.indexed_image();
+    let topics = image
+        .topics_by_name()
+        .map(|topic| TopicEntry {
+            name: topic.name.clone(),
+            topic_id: topic.id.to_string(),
+            partitions: (0..).zip(&topic.partitions).map(|(index, state)| partition_entry(broker, topic.id, index, state)).collect(),
+        })
+        .collect();
+    AdminState {
+        cluster_id: broker.cluster.cluster_id().unwrap_or_default(),
+        broker_id: broker.id.0,
+        controller_id: broker.cluster.controller_id().map(|id| id.0),
+        broker_epoch: broker.cluster.broker_epoch().map(|epoch| epoch.0),
+        metadata_index: i64::try_from(index).unwrap_or(i64::MAX),
+        metadata_hash: format!("{:016x}", image.hash()),
+        brokers: image
+            .brokers()
+            .map(|registered| BrokerEntry {
+                id: registered.id.0,
+                rack: image.rack(registered.id).map(str::to_owned),
+                fenced: registered.fenced,
+                epoch: registered.epoch.0,
+            })
+            .collect(),
+        topics,
+        log_directories: broker
+            .replication
+            .directories()
+            .iter()
+            .map(|directory| DirectoryEntry {
+                path: directory.path().display().to_string(),
+                directory_id: DirectoryId(directory.identity().directory_id).to_string(),
+                offline: directory.offline().is_some(),
+                partitions: directory.partition_count(),
+            })
+            .collect(),
+        groups: broker.groups.entries(broker),
+    }
+}
+
+fn partition_entry<E: Env>(broker: &Broker<E>, topic: TopicId, index: i32, state: &Partition) -> PartitionEntry {
+    let ids = |brokers: &[BrokerId]| brokers.iter().map(|id| id.0).collect::<Vec<_>>();
+    let held = broker.partition(TopicPartition::new(topic, index));
+    PartitionEntry {
+        partition: index,
+        leader: state.leader.map(|id| id.0),
+        leader_epoch: state.leader_epoch.0,
+        replicas: ids(&state.replicas),
+        isr: ids(&state.isr),
+        osr: state.replicas.iter().filter(|id| !state.isr.contains(id)).map(|id| id.0).collect(),
+        local: held.and_then(|partition| partition.numbers()).map(local_replica),
+    }
+}
+
+fn local_replica(numbers: ReplicaNumbers) -> LocalReplica {
+    LocalReplica {
+        role: numbers.role,
+        log_start_offset: numbers.log_start_offset,
+        low_watermark: numbers.low_watermark,
+        // Without transactions every committed record is stable.
+        last_stable_offset: numbers.high_watermark,
+        high_watermark: numbers.high_watermark,
+        log_end_offset: numbers.log_end_offset,
+        size: numbers.size,
+        followers: numbers
+            .followers
+            .into_iter()
+            .map(|(broker, log_end_offset, in_sync)| FollowerEntry {
+                broker: broker.0,
+                log_end_offset: log_end_offset.unwrap_or(-1),
+                in_sync,
+            })
+            .collect(),
+    }
+}
+
+/// Answers from memory: what the committed ISRs would be without this broker.
+pub(crate) fn safe_to_stop<E: Env>(broker: &Arc<Broker<E>>) -> SafeToStop {
+    let image = broker.cluster.image();
+    let mut reasons = Vec::new();
+    let mut partitions = Vec::new();
+    if !broker.cluster.is_caught_up() {
+        reasons.push("this broker has not caught up with the metadata, so it cannot tell".to_owned());
+    }
+    for topic in image.topics_by_name() {
+        let min_isr = usize::try_from(broker.topic_config(&image, &topic.name).min_insync_replicas).unwrap_or(1);
+        for (index, state) in topic.partitions.iter().enumerate() {
+            if !state.replicas.contains(&broker.id) || state.replicas.len() == 1 {
+                continue;
+            }
+            let left = state.isr.iter().filter(|id| **id != broker.id).count();
+            if left < min_isr.min(state.replicas.len()) && state.isr.contains(&broker.id) {
+                partitions.push(format!("{}-{index}", topic.name));
+            }
+        }
+    }
+    if !partitions.is_empty() {
+        reasons.push(format!("{} partitions would fall below min.insync.replicas", partitions.len()));
+    }
+    let voters = broker.cluster.voters();
+    if voters.contains(&broker.id) && voters.len() > 1 {
+        let others_live = voters.iter().filter(|id| **id != broker.id && image.is_active(**id)).count();
+        if others_live < voters.len() / 2 + 1 {
+            reasons.push("the metadata quorum would lose its majority".to_owned());
+        }
+    }
+    SafeToStop { safe: reasons.is_empty(), reasons, partitions }
+}
+
+/// Brings the gauges up to date; counters count by themselves.
+pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
+    let metrics = broker.metrics();
+    let (index, image) = broker.cluster.indexed_image();
+    let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (mut leads, mut under_replicated, mut under_min_isr, mut offline) = (0, 0, 0, 0);
+    let held = broker.partitions();
+    let per_partition = broker.config.metrics_per_partition;
+    metrics.partition_offsets.reset();
+    for partition in &held {
+        let Some(numbers) = partition.numbers() else { continue };
+        if numbers.role == "leader" {
+            leads += 1;
+            under_replicated += usize::from(numbers.isr_len < numbers.replicas);
+            under_min_isr += usize::from(numbers.isr_len < numbers.min_isr);
+        }
+        offline += usize::from(numbers.role == "offline");
+        if per_partition {
+            let index = partition.id.partition.to_string();
+            let set = |which: &str, offset: i64| {
+                metrics.partition_offsets.with_label_values(&[&*partition.topic, index.as_str(), which]).set(offset);
+            };
+            set("log_start", numbers.log_start_offset);
+            set("high_watermark", numbers.high_watermark);
+            set("last_stable", numbers.high_watermark);
+            set("log_end", numbers.log_end_offset);
+            if let Some(low_watermark) = numbers.low_watermark {
+                set("low_watermark", low_watermark);
+            }
+        }
+    }
+    metrics.partition_count.set(gauge(held.len()));
+    metrics.leader_count.set(leads);
+    metrics.under_replicated_partitions.set(gauge(under_replicated));
+    metrics.under_min_isr_partition_count.set(gauge(under_min_isr));
+    metrics.offline_replica_count.set(gauge(offline));
+    metrics.active_controller_count.set(i64::from(broker.cluster.controller_id() == Some(broker.id)));
+    metrics.offline_partitions_count.set(gauge(image.partitions().filter(|(_, state)| state.leader.is_none()).count()));
+    metrics.global_topic_count.set(gauge(image.topics().count()));
+    metrics.global_partition_count.set(gauge(image.partitions().count()));
+    metrics.fenced_broker_count.set(gauge(image.brokers().filter(|registered| registered.fenced).count()));
+    metrics.active_broker_count.set(gauge(image.brokers().filter(|registered| !registered.fenced).count()));
+    let directories = broker.replication.directories();
+    metrics.offline_log_directory_count.set(gauge(directories.iter().filter(|directory| directory.offline().is_some()).count()));
+    metrics.metadata_index.set(i64::try_from(index).unwrap_or(i64::MAX));
+    // 53 bits of it: Prometheus keeps numbers as doubles.
+    metrics.metadata_hash.set((image.hash() >> 11) as i64);
+    let groups = broker.groups.entries(broker);
+    metrics.group_count.set(gauge(groups.len()));
+    metrics.consumer_lag.reset();
+    for group in &groups {
+        for offset in &group.offsets {
+            if let Some(lag) = offset.lag {
+                let partition = offset.partition.to_string();
+                let labels = [group.group_id.as_str(), offset.topic.as_str(), partition.as_str()];
+                metrics.consumer_lag.with_label_values(&labels).set(lag);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Rust source for message definitions: one module per message, one struct per struct, straight-line decode and encode.
 
 use crate::definition::{Definition, Field, FieldType, Kind, Struct, Versions, snake_case};
+use crate::tables;
 use std::fmt::Write;
 
 /// The whole of `messages.rs`.
@@ -18,8 +19,8 @@ pub(crate) fn generate(definitions: &[Definition]) -> String {
         )
         .unwrap();
     }
-    generate_api_keys(&mut out, definitions);
-    generate_metadata_records(&mut out, definitions);
+    tables::generate_api_keys(&mut out, definitions);
+    tables::generate_metadata_records(&mut out, definitions);
     out
 }
 
@@ -193,7 +194,7 @@ fn generate_encode(out: &mut String, definition: &Definition, message_struct: &S
         } else {
             "            "
         };
-        let write = write_field(definition, field, &path, flexible, indent);
+        let write = write_field(field, &path, flexible, indent);
         match present {
             None => out.push_str(&write),
             Some(present) if field.ignorable => {
@@ -210,17 +211,12 @@ fn generate_encode(out: &mut String, definition: &Definition, message_struct: &S
         }
     }
     if definition.flexible.is_some() {
-        generate_encode_tags(out, definition, message_struct, flexible);
+        generate_encode_tags(out, message_struct, flexible);
     }
     out.push_str("            Ok(())\n        }\n");
 }
 
-fn generate_encode_tags(
-    out: &mut String,
-    definition: &Definition,
-    message_struct: &Struct,
-    flexible: &str,
-) {
+fn generate_encode_tags(out: &mut String, message_struct: &Struct, flexible: &str) {
     let mut tagged: Vec<&Field> = message_struct
         .fields
         .iter()
@@ -255,13 +251,7 @@ fn generate_encode_tags(
     writeln!(out, "                w.uvarint(count);").unwrap();
     for field in &tagged {
         let path = format!("{}.{}", message_struct.name, field.name);
-        let write = write_field(
-            definition,
-            field,
-            &path,
-            flexible,
-            "                        ",
-        );
+        let write = write_field(field, &path, flexible, "                        ");
         let tag = field.tag.unwrap_or_default();
         writeln!(
             out,
@@ -382,26 +372,13 @@ fn minimal_size(definition: &Definition, field_type: &FieldType) -> usize {
     }
 }
 
-fn write_field(
-    definition: &Definition,
-    field: &Field,
-    path: &str,
-    flexible: &str,
-    indent: &str,
-) -> String {
+fn write_field(field: &Field, path: &str, flexible: &str, indent: &str) -> String {
     let value = format!("self.{}", field.name);
     if field.field_type == FieldType::Records {
         return format!("{indent}w.records(&{value}, {flexible})?;\n");
     }
     let Some(nullable) = field.nullable else {
-        return write_value(
-            definition,
-            &field.field_type,
-            &value,
-            path,
-            flexible,
-            indent,
-        );
+        return write_value(&field.field_type, &value, flexible, indent);
     };
     let null = match &field.field_type {
         FieldType::Struct(_) => "w.i8(-1)".to_string(),
@@ -420,10 +397,8 @@ fn write_field(
         _ => String::new(),
     };
     let write = write_value(
-        definition,
         &field.field_type,
         "value",
-        path,
         flexible,
         &format!("{indent}        "),
     );
@@ -432,14 +407,7 @@ fn write_field(
     )
 }
 
-fn write_value(
-    definition: &Definition,
-    field_type: &FieldType,
-    value: &str,
-    path: &str,
-    flexible: &str,
-    indent: &str,
-) -> String {
+fn write_value(field_type: &FieldType, value: &str, flexible: &str, indent: &str) -> String {
     let borrowed = if value.contains('.') {
         format!("&{value}")
     } else {
@@ -464,14 +432,7 @@ fn write_value(
         FieldType::Records => format!("{indent}w.records({borrowed}, {flexible})?;\n"),
         FieldType::Struct(_) => format!("{indent}{value}.encode(w, version)?;\n"),
         FieldType::Array(element) => {
-            let item = write_value(
-                definition,
-                element,
-                "item",
-                path,
-                flexible,
-                &format!("{indent}    "),
-            );
+            let item = write_value(element, "item", flexible, &format!("{indent}    "));
             format!(
                 "{indent}w.array_length({value}.len(), {flexible})?;\n{indent}for item in {borrowed} {{\n{item}{indent}}}\n"
             )
@@ -585,139 +546,10 @@ fn describe_field(field: &Field, message_struct: &Struct) -> String {
     text + "."
 }
 
-fn describe_versions(Versions { first, last }: Versions) -> String {
+pub(crate) fn describe_versions(Versions { first, last }: Versions) -> String {
     if first == last {
         first.to_string()
     } else {
         format!("{first}-{last}")
     }
-}
-
-fn generate_api_keys(out: &mut String, definitions: &[Definition]) {
-    let mut requests: Vec<&Definition> = definitions
-        .iter()
-        .filter(|definition| definition.kind == Kind::Request)
-        .collect();
-    requests.sort_by_key(|definition| definition.key);
-    for request in &requests {
-        let response_name = request.name.replace("Request", "Response");
-        let response = definitions
-            .iter()
-            .find(|definition| definition.name == response_name);
-        let response = response.unwrap_or_else(|| panic!("{}: no {response_name}", request.name));
-        assert_eq!(
-            (request.key, request.versions, request.flexible),
-            (response.key, response.versions, response.flexible),
-            "{}: request and response differ",
-            request.name
-        );
-    }
-    let name = |request: &Definition| request.name.replace("Request", "");
-    out.push_str(
-        "\n/// The APIs that this crate has messages for; the value is the number on the wire.\n",
-    );
-    out.push_str("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]\n#[repr(i16)]\npub enum ApiKey {\n");
-    for request in &requests {
-        let key = request.key.expect("a request has a key");
-        writeln!(
-            out,
-            "    /// Versions {}.\n    {} = {key},",
-            describe_versions(request.versions),
-            name(request)
-        )
-        .unwrap();
-    }
-    out.push_str("}\n\n/// (api, first version, last version, first flexible version, i16::MAX where there is none), by key.\n");
-    out.push_str("pub(crate) const APIS: &[(ApiKey, i16, i16, i16)] = &[\n");
-    for request in &requests {
-        let Versions { first, last } = request.versions;
-        let flexible = request.flexible.unwrap_or(i16::MAX);
-        writeln!(
-            out,
-            "    (ApiKey::{}, {first}, {last}, {flexible}),",
-            name(request)
-        )
-        .unwrap();
-    }
-    out.push_str("];\n\nimpl ApiKey {\n    /// The name that Kafka gives the API.\n    pub fn name(self) -> &'static str {\n        match self {\n");
-    for request in &requests {
-        writeln!(out, "            Self::{0} => \"{0}\",", name(request)).unwrap();
-    }
-    out.push_str("        }\n    }\n}\n\nimpl TryFrom<i16> for ApiKey {\n    type Error = i16;\n\n    fn try_from(key: i16) -> Result<Self, i16> {\n        match key {\n");
-    for request in &requests {
-        writeln!(
-            out,
-            "            {} => Ok(Self::{}),",
-            request.key.unwrap_or_default(),
-            name(request)
-        )
-        .unwrap();
-    }
-    out.push_str("            unknown => Err(unknown),\n        }\n    }\n}\n\n");
-    out.push_str("/// Calls `$each!(Name, NameRequest, NameResponse)` for every API, by key.\n#[macro_export]\nmacro_rules! for_each_api {\n    ($each:ident) => {\n");
-    for request in &requests {
-        let name = name(request);
-        writeln!(
-            out,
-            "        $each!({name}, {name}Request, {name}Response);"
-        )
-        .unwrap();
-    }
-    out.push_str("    };\n}\n");
-}
-
-/// `MetadataRecord`: the data definitions that have a key are the records of the metadata log.
-fn generate_metadata_records(out: &mut String, definitions: &[Definition]) {
-    let records: Vec<(&Definition, i16)> = definitions
-        .iter()
-        .filter(|definition| definition.kind == Kind::Data)
-        .filter_map(|definition| Some((definition, definition.key?)))
-        .collect();
-    let variant = |record: &Definition| record.name.replace("Record", "");
-    out.push_str("\n/// A record of the metadata log.\n#[derive(Clone, Debug, PartialEq)]\npub enum MetadataRecord {\n");
-    for (record, key) in &records {
-        writeln!(
-            out,
-            "    /// Type {key}.\n    {}({}),",
-            variant(record),
-            record.name
-        )
-        .unwrap();
-    }
-    out.push_str("}\n\nimpl MetadataRecord {\n    /// The number of the record's type on disk.\n    pub(crate) fn record_type(&self) -> u32 {\n        match self {\n");
-    for (record, key) in &records {
-        writeln!(out, "            Self::{}(_) => {key},", variant(record)).unwrap();
-    }
-    out.push_str("        }\n    }\n\n    /// The version that is written.\n    pub(crate) fn version(&self) -> i16 {\n        match self {\n");
-    for (record, _) in &records {
-        writeln!(
-            out,
-            "            Self::{}(_) => {}::MAX_VERSION,",
-            variant(record),
-            record.name
-        )
-        .unwrap();
-    }
-    out.push_str("        }\n    }\n\n    pub(crate) fn encode_body(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {\n        match self {\n");
-    for (record, _) in &records {
-        writeln!(
-            out,
-            "            Self::{}(record) => record.encode(w, version),",
-            variant(record)
-        )
-        .unwrap();
-    }
-    out.push_str("        }\n    }\n\n    pub(crate) fn decode_body(r: &mut Reader<'_>, record_type: u32, version: i16) -> Result<Self, DecodeError> {\n        match record_type {\n");
-    for (record, key) in &records {
-        writeln!(
-            out,
-            "            {key} => {}::decode(r, version).map(Self::{}),",
-            record.name,
-            variant(record)
-        )
-        .unwrap();
-    }
-    out.push_str(
-        "            unknown => Err(DecodeError::UnknownType(unknown)),\n        }\n    }\n}\n",
-    );
 }

@@ -3,6 +3,7 @@
 
 mod definition;
 mod generate;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

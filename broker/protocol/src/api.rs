@@ -74,6 +74,11 @@ pub fn advertised() -> &'static [ApiVersionRange] {
 }
 
 impl ApiKey {
+    /// Every API, private ones included, by ascending key.
+    pub fn all() -> impl Iterator<Item = ApiKey> {
+        APIS.iter().map(|(api, ..)| *api)
+    }
+
     /// The number on the wire.
     pub fn code(self) -> i16 {
         self as i16

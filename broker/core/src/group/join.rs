@@ -14,10 +14,10 @@ impl Classic {
         token: RequestToken,
         request: &JoinGroup,
     ) {
-        let outcome = if !self.has_room_for(turn, &request.member_id) {
-            Err(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""))
+        let reply = if !self.has_room_for(turn, &request.member_id) {
+            Some(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""))
         } else if !self.supports_protocols_of(request) {
-            Err(JoinReply::refused(
+            Some(JoinReply::refused(
                 ErrorKind::InconsistentGroupProtocol,
                 &request.member_id,
             ))
@@ -26,7 +26,7 @@ impl Classic {
         } else {
             self.join_known(turn, token, request)
         };
-        if let Err(reply) = outcome {
+        if let Some(reply) = reply {
             turn.answer_join(token, reply);
         }
     }
@@ -65,13 +65,13 @@ impl Classic {
                 .any(|(name, _)| self.members.values().all(|member| member.supports(name)))
     }
 
-    /// A member without an id. `Err` is an answer that need not wait, like everywhere here.
+    /// A member without an id. An answer that need not wait is returned, here and below.
     fn join_unknown(
         &mut self,
         turn: &mut Turn<'_>,
         token: RequestToken,
         request: &JoinGroup,
-    ) -> Result<(), JoinReply> {
+    ) -> Option<JoinReply> {
         let prefix = request
             .group_instance_id
             .as_deref()
@@ -80,18 +80,18 @@ impl Classic {
         if let Some(instance_id) = &request.group_instance_id {
             if let Some(old) = self.static_members.get(instance_id).cloned() {
                 self.replace_static(turn, token, request, &old, member_id);
-                return Ok(());
+                return None;
             }
         } else if request.requires_known_member_id {
             if self.pending_join.len() >= turn.settings.group_size_max {
-                return Err(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""));
+                return Some(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""));
             }
             let deadline = turn.now + milliseconds(request.session_timeout_ms);
             self.pending_join.insert(member_id.clone(), deadline);
-            return Err(JoinReply::refused(ErrorKind::MemberIdRequired, &member_id));
+            return Some(JoinReply::refused(ErrorKind::MemberIdRequired, &member_id));
         }
         self.add_member(turn, token, request, member_id);
-        Ok(())
+        None
     }
 
     fn join_known(
@@ -99,18 +99,20 @@ impl Classic {
         turn: &mut Turn<'_>,
         token: RequestToken,
         request: &JoinGroup,
-    ) -> Result<(), JoinReply> {
+    ) -> Option<JoinReply> {
         let refused = |error| JoinReply::refused(error, &request.member_id);
         if self.pending_join.contains_key(&request.member_id) {
             // Ids are kept pending only for dynamic members.
             if request.group_instance_id.is_some() {
-                return Err(refused(ErrorKind::UnknownMemberId));
+                return Some(refused(ErrorKind::UnknownMemberId));
             }
             self.add_member(turn, token, request, request.member_id.clone());
-            return Ok(());
+            return None;
         }
-        self.check_member(&request.member_id, request.group_instance_id.as_deref())
-            .map_err(refused)?;
+        let instance_id = request.group_instance_id.as_deref();
+        if let Err(error) = self.check_member(&request.member_id, instance_id) {
+            return Some(refused(error));
+        }
         let same = self
             .members
             .get(&request.member_id)
@@ -120,18 +122,18 @@ impl Classic {
             State::PreparingRebalance => {
                 self.join_again(turn, token, request);
                 self.complete_if_all_joined(turn);
-                Ok(())
+                None
             }
             // It joined already and did not get the answer.
-            State::CompletingRebalance if same => Err(self.join_reply(&request.member_id)),
-            State::Stable if same && !leads => Err(self.join_reply(&request.member_id)),
+            State::CompletingRebalance if same => Some(self.join_reply(&request.member_id)),
+            State::Stable if same && !leads => Some(self.join_reply(&request.member_id)),
             // A leader joins again when partitions or topics changed; it alone sees that.
             State::CompletingRebalance | State::Stable => {
                 self.join_again(turn, token, request);
                 self.prepare_rebalance(turn);
-                Ok(())
+                None
             }
-            State::Empty | State::Dead => Err(refused(ErrorKind::UnknownMemberId)),
+            State::Empty | State::Dead => Some(refused(ErrorKind::UnknownMemberId)),
         }
     }
 

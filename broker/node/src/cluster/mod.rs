@@ -28,12 +28,10 @@ use taffrail_protocol::messages::create_topics_request::{CreatableTopic, Creatab
 use taffrail_protocol::messages::{
     AlterPartitionsRequest, AlterPartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
 };
-use taffrail_protocol::{ApiKey, ErrorCode, Request};
+use taffrail_protocol::{ErrorCode, Request};
 use tokio::sync::watch;
 
-use crate::access::Principal;
 use crate::broker::Broker;
-use crate::connection::ListenerKind;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use controller_channel::ControllerChannel;
@@ -52,10 +50,11 @@ pub(crate) use private::{
     handle_register_broker, handle_set_broker_endpoints,
 };
 pub(crate) use quorum::{NotController, QuorumProgress};
-pub(crate) use registration::Standing;
 
 /// How long the answer to a proposed ISR is waited for before the proposer is told that there is none.
 const ALTER_PARTITIONS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a broker that wants to stop waits for a controller to appear. An election takes about a second.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long an internal topic may take to be created; who needs it asks again.
 const CREATE_INTERNAL_TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -185,11 +184,6 @@ impl<E: Env> Cluster<E> {
         self.registration.standing().epoch
     }
 
-    /// Where this broker stands with the controller.
-    pub(crate) fn standing(&self) -> Standing {
-        self.registration.standing()
-    }
-
     /// Whether this broker is registered, as far as it knows.
     pub(crate) fn is_registered(&self) -> bool {
         self.broker_epoch().is_some()
@@ -269,7 +263,7 @@ impl<E: Env> Cluster<E> {
         let timeout_ms = i32::try_from(CREATE_INTERNAL_TOPIC_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms, validate_only: false };
         let deadline = broker.env.now() + CREATE_INTERNAL_TOPIC_TIMEOUT;
-        let context = own_context(&broker);
+        let context = RequestContext::of_broker(&broker.config.inter_broker_listener_name);
         let response: CreateTopicsResponse =
             forward::call(&broker, &context, &request, CreateTopicsRequest::MAX_VERSION, deadline).await?;
         let code = response.topics.first().map_or(ErrorCode::UnknownServerError.code(), |topic| topic.error_code);
@@ -298,7 +292,11 @@ impl<E: Env> Cluster<E> {
     /// if this broker has it. Tells whether nobody depends on this broker any more; false once `deadline` has passed.
     pub(crate) async fn begin_controlled_shutdown(&self, deadline: Instant) -> bool {
         let Some(broker) = self.broker() else { return true };
-        let let_go = self.registration.shut_down(&broker.env, deadline).await;
+        let let_go = tokio::select! {
+            biased;
+            let_go = self.registration.shut_down(&broker.env, deadline) => let_go,
+            () = self.leaderless(&broker.env) => false,
+        };
         if self.controller_id() == Some(self.id) && self.voters.len() > 1 {
             self.quorum.tell(Event::HandOver);
             let mut leader = self.leader.subscribe();
@@ -309,6 +307,22 @@ impl<E: Env> Cluster<E> {
             }
         }
         let_go
+    }
+
+    /// Waits until no controller has been known for a while: the last brokers of a cluster that stops as a whole have
+    /// nobody left to ask.
+    async fn leaderless(&self, env: &E) {
+        let mut leader = self.leader.subscribe();
+        loop {
+            // The sender lives in self.
+            let _ = leader.wait_for(Option::is_none).await;
+            let patience = env.now() + SHUTDOWN_PATIENCE;
+            tokio::select! {
+                biased;
+                _ = leader.wait_for(Option::is_some) => {}
+                () = env.sleep_until(patience) => return,
+            }
+        }
     }
 
     /// Has the controller decide, if this broker is it, and waits for the commit.
@@ -330,21 +344,6 @@ impl<E: Env> Cluster<E> {
 
     fn running(&self) -> Result<Arc<Broker<E>>, ClusterError> {
         self.broker().ok_or(ClusterError::NotRunning)
-    }
-}
-
-/// The context of a request that this broker makes for itself.
-fn own_context<E: Env>(broker: &Broker<E>) -> RequestContext {
-    RequestContext {
-        api: ApiKey::CreateTopics,
-        version: CreateTopicsRequest::MAX_VERSION,
-        correlation_id: 0,
-        client_id: Some(format!("broker-{}", broker.id)),
-        listener: Arc::from(broker.config.inter_broker_listener_name.as_str()),
-        kind: ListenerKind::Internal,
-        host: Arc::from("localhost"),
-        principal: Principal::anonymous(),
-        peer: Some(broker.id),
     }
 }
 

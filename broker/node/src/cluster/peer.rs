@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use taffrail_core::ids::{BrokerId, Incarnation};
+use taffrail_core::ids::BrokerId;
 use taffrail_core::time::Instant;
 use taffrail_protocol::frame::{decode_response, encode_request};
 use taffrail_protocol::header::parse_response_header;
@@ -42,7 +42,6 @@ pub(crate) enum PeerError {
 /// An open connection to another broker. Dropping it closes it.
 pub(crate) struct PeerConnection<E: Env> {
     broker: BrokerId,
-    incarnation: Incarnation,
     client_id: String,
     correlation_id: AtomicI32,
     peer: E::Peer,
@@ -52,11 +51,6 @@ impl<E: Env> PeerConnection<E> {
     /// The broker at the other end.
     pub(crate) fn broker(&self) -> BrokerId {
         self.broker
-    }
-
-    /// The life of that broker that answered the hello.
-    pub(crate) fn incarnation(&self) -> Incarnation {
-        self.incarnation
     }
 
     /// Sends a request and waits for its response. After an error the connection is of no further use.
@@ -138,9 +132,8 @@ async fn open_at<E: Env>(
         () = broker.env.sleep_until(deadline) => Err(std::io::ErrorKind::TimedOut.into()),
     };
     let peer = connected.map_err(|source| PeerError::Connect { broker: id, address: address.clone(), source })?;
-    let mut connection = PeerConnection {
+    let connection = PeerConnection {
         broker: id,
-        incarnation: Incarnation::default(),
         client_id: format!("broker-{}", broker.id),
         correlation_id: AtomicI32::new(0),
         peer,
@@ -159,10 +152,7 @@ async fn open_at<E: Env>(
     };
     match reason {
         Some(reason) => Err(PeerError::Identity { broker: id, address, reason }),
-        None => {
-            connection.incarnation = Incarnation(answer.incarnation.0);
-            Ok(connection)
-        }
+        None => Ok(connection),
     }
 }
 

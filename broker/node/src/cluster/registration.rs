@@ -21,15 +21,15 @@ const IMPATIENT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where this broker stands with the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(super) struct Standing {
     /// The epoch of its registration, once it has one.
-    pub(crate) epoch: Option<BrokerEpoch>,
+    pub(super) epoch: Option<BrokerEpoch>,
     /// Whether the controller lets it lead and be in ISRs.
-    pub(crate) unfenced: bool,
+    pub(super) unfenced: bool,
     /// Whether it has once caught up with the metadata. Never goes back.
-    pub(crate) caught_up: bool,
+    pub(super) caught_up: bool,
     /// Whether it may stop: it leads nothing any more.
-    pub(crate) should_shut_down: bool,
+    pub(super) should_shut_down: bool,
 }
 
 /// The membership of this broker.

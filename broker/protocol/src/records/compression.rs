@@ -229,7 +229,7 @@ mod tests {
 
     fn sample(length: usize) -> Vec<u8> {
         (0..length)
-            .map(|position| (position % 251 ^ position / 1000) as u8)
+            .map(|position| ((position % 251) ^ (position / 1000)) as u8)
             .collect()
     }
 

@@ -189,12 +189,15 @@ impl Walk<'_> {
     }
 }
 
+/// The debug text of a decoded message, the bytes that it encodes to, and how many were read.
+pub type Turned = (String, Vec<u8>, usize);
+
 /// A message type of the crate, behind functions, so that tests can go over all of them.
 #[derive(Clone, Copy)]
 pub struct Codec {
     pub name: &'static str,
-    /// Decodes, and if that works encodes again; gives the debug text, the bytes, and how many were read.
-    pub turn_round: fn(&[u8], i16) -> Option<(String, Vec<u8>, usize)>,
+    /// Decodes, and if that works encodes again.
+    pub turn_round: fn(&[u8], i16) -> Option<Turned>,
     /// Only decodes, and says whether that worked.
     pub decodes: fn(&[u8], i16) -> bool,
 }

@@ -13,8 +13,9 @@ use thiserror::Error;
 
 use frame::{FormatError, HEADER_SIZE, Header, Scan};
 
-/// The folder of the metadata log in a log directory.
-pub(crate) const FOLDER: &str = "__cluster_metadata-0";
+/// The folder of the metadata log in a log directory. It has no partition number behind it, as the folders of replicas
+/// have, so that it is never taken for one.
+pub(crate) const FOLDER: &str = "__cluster_metadata";
 
 /// Why the metadata log could not be opened or written.
 #[derive(Debug, Error)]

@@ -40,10 +40,6 @@ impl Link {
         Self { peer, queue }
     }
 
-    pub(super) fn peer(&self) -> BrokerId {
-        self.peer
-    }
-
     /// Queues a message, or drops it if the queue is full.
     pub(super) fn send(&self, message: Message) {
         if self.queue.try_send(message).is_err() {

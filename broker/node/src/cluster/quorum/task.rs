@@ -185,7 +185,8 @@ impl<E: Env> Task<E> {
         let now = self.broker.env.now();
         if now >= self.next_tick {
             self.raft.handle_tick();
-            self.next_tick = (self.next_tick + self.tick).max(now);
+            let following = self.next_tick + self.tick;
+            self.next_tick = if following > now { following } else { now + self.tick };
         }
         let due = |leadership: &Leadership| leadership.controller.next_deadline().is_some_and(|due| due <= now);
         if self.leadership.as_ref().is_some_and(due) {

@@ -1,0 +1,144 @@
+//! DeleteRecords: moves the log start of partitions up and waits until every live replica has followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use taffrail_core::error::ErrorKind;
+use taffrail_core::ids::TopicPartition;
+use taffrail_log::Retired;
+use taffrail_protocol::ErrorCode;
+use taffrail_protocol::messages::delete_records_request::DeleteRecordsRequest;
+use taffrail_protocol::messages::delete_records_response::{
+    DeleteRecordsPartitionResult, DeleteRecordsResponse, DeleteRecordsTopicResult,
+};
+
+use crate::access::access_of;
+use crate::broker::Broker;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+use crate::errors::code_of;
+use crate::groups::is_internal_topic;
+use crate::partition::Partition;
+use crate::replication::Waiter;
+
+/// One partition on its way.
+enum Deletion<E: Env> {
+    Refused(ErrorKind),
+    /// The leader's log starts at `offset`; the other replicas may lag behind it.
+    Begun { partition: Arc<Partition<E>>, offset: i64, waiter: Arc<Waiter> },
+}
+
+/// Handles a DeleteRecords request.
+pub(crate) async fn handle<E: Env>(
+    broker: Arc<Broker<E>>,
+    context: RequestContext,
+    request: DeleteRecordsRequest,
+) -> DeleteRecordsResponse {
+    let deadline = broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let mut begun = Vec::new();
+    for topic in request.topics {
+        let mut partitions = Vec::new();
+        for asked in &topic.partitions {
+            let deletion = begin(&broker, &context, &topic.name, asked.partition_index, asked.offset).await;
+            partitions.push((asked.partition_index, deletion));
+        }
+        begun.push((topic.name, partitions));
+    }
+    let mut topics = Vec::new();
+    for (name, deletions) in begun {
+        let mut partitions = Vec::new();
+        for (partition_index, deletion) in deletions {
+            let result = match deletion {
+                Deletion::Refused(error) => Err(error),
+                Deletion::Begun { partition, offset, waiter } => {
+                    finish(&broker, &partition, offset, waiter, deadline).await
+                }
+            };
+            partitions.push(DeleteRecordsPartitionResult {
+                partition_index,
+                low_watermark: result.unwrap_or(-1),
+                error_code: result.err().map_or(ErrorCode::None, code_of).code(),
+            });
+        }
+        topics.push(DeleteRecordsTopicResult { name, partitions });
+    }
+    DeleteRecordsResponse { topics, ..DeleteRecordsResponse::default() }
+}
+
+async fn begin<E: Env>(
+    broker: &Broker<E>,
+    context: &RequestContext,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+) -> Deletion<E> {
+    let waiter = Waiter::new(1);
+    match try_begin(broker, context, topic, partition, offset, &waiter) {
+        Ok((partition, offset, retired)) => {
+            if let Some(retired) = retired {
+                remove(broker, &partition, retired).await;
+            }
+            Deletion::Begun { partition, offset, waiter }
+        }
+        Err(error) => Deletion::Refused(error),
+    }
+}
+
+type Begun<E> = (Arc<Partition<E>>, i64, Option<Retired<<E as Env>::Disk>>);
+
+fn try_begin<E: Env>(
+    broker: &Broker<E>,
+    context: &RequestContext,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    waiter: &Arc<Waiter>,
+) -> Result<Begun<E>, ErrorKind> {
+    if !broker.authorizer.allows(&context.principal, access_of(context.api), topic) {
+        return Err(ErrorKind::TopicAuthorizationFailed);
+    }
+    if is_internal_topic(topic) {
+        return Err(ErrorKind::InvalidTopicException);
+    }
+    let image = broker.cluster.image();
+    let topic_id = image.topic_by_name(topic).ok_or(ErrorKind::UnknownTopicOrPartition)?.id;
+    let id = TopicPartition::new(topic_id, partition);
+    image.partition(id).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
+    let (offset, retired, reached) = partition.delete_records(offset, broker.env.wall_ms(), waiter)?;
+    if reached {
+        waiter.wake();
+    }
+    Ok((partition, offset, retired))
+}
+
+async fn remove<E: Env>(broker: &Broker<E>, partition: &Partition<E>, retired: Retired<E::Disk>) {
+    if let Err(error) = broker.env.run_blocking(move || retired.remove()).await {
+        tracing::warn!(partition = %partition.name(), %error, "files of deleted segments are still there");
+    }
+}
+
+async fn finish<E: Env>(
+    broker: &Broker<E>,
+    partition: &Partition<E>,
+    offset: i64,
+    mut waiter: Arc<Waiter>,
+    deadline: taffrail_core::time::Instant,
+) -> Result<i64, ErrorKind> {
+    loop {
+        waiter.wait(&broker.env, deadline).await;
+        if let Some(low_watermark) = partition.low_watermark()?
+            && low_watermark >= offset
+        {
+            return Ok(low_watermark);
+        }
+        if broker.env.now() >= deadline {
+            return Err(ErrorKind::RequestTimedOut);
+        }
+        waiter = Waiter::new(1);
+        let (_, _, reached) = partition.delete_records(offset, broker.env.wall_ms(), &waiter)?;
+        if reached {
+            waiter.wake();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! ListOffsets: offsets by timestamp or by name (earliest, latest, largest timestamp).
+
+use std::sync::Arc;
+
+use taffrail_core::error::ErrorKind;
+use taffrail_core::ids::{LeaderEpoch, TopicPartition};
+use taffrail_core::metadata::Image;
+use taffrail_log::OffsetSpec;
+use taffrail_protocol::ErrorCode;
+use taffrail_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
+use taffrail_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+
+use crate::access::access_of;
+use crate::broker::Broker;
+use crate::connection::ListenerKind;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+use crate::errors::code_of;
+use crate::partition::Fetcher;
+
+/// First version whose clients know OFFSET_NOT_AVAILABLE.
+const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
+/// The `replica_id` of a debugging consumer that may see up to the log end (Kafka's `DEBUGGING_CONSUMER_ID`).
+const DEBUGGING_CONSUMER: i32 = -2;
+
+/// Handles a ListOffsets request.
+pub(crate) fn handle<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let image = broker.cluster.image();
+    let sees_all = context.kind == ListenerKind::Internal && request.replica_id >= 0 || request.replica_id == DEBUGGING_CONSUMER;
+    let topics = request
+        .topics
+        .into_iter()
+        .map(|topic| ListOffsetsTopicResponse {
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| {
+                    let asked = Asked { image: &image, topic: &topic.name, partition, sees_all };
+                    answer(broker, context, &asked)
+                })
+                .collect(),
+            name: topic.name,
+        })
+        .collect();
+    ListOffsetsResponse { topics, ..ListOffsetsResponse::default() }
+}
+
+struct Asked<'a> {
+    image: &'a Image,
+    topic: &'a str,
+    partition: &'a ListOffsetsPartition,
+    sees_all: bool,
+}
+
+fn answer<E: Env>(broker: &Broker<E>, context: &RequestContext, asked: &Asked<'_>) -> ListOffsetsPartitionResponse {
+    let partition_index = asked.partition.partition_index;
+    match find(broker, context, asked) {
+        Ok((timestamp, offset, leader_epoch)) => ListOffsetsPartitionResponse {
+            partition_index,
+            error_code: ErrorCode::None.code(),
+            timestamp,
+            offset,
+            leader_epoch,
+        },
+        Err(error) => {
+            let error = match error {
+                ErrorKind::OffsetNotAvailable if context.version < OFFSET_NOT_AVAILABLE_VERSION => {
+                    ErrorKind::LeaderNotAvailable
+                }
+                other => other,
+            };
+            ListOffsetsPartitionResponse {
+                partition_index,
+                error_code: code_of(error).code(),
+                timestamp: -1,
+                offset: -1,
+                leader_epoch: -1,
+            }
+        }
+    }
+}
+
+/// Timestamp, offset and leader epoch, -1 each where there is none.
+fn find<E: Env>(
+    broker: &Broker<E>,
+    context: &RequestContext,
+    asked: &Asked<'_>,
+) -> Result<(i64, i64, i32), ErrorKind> {
+    let topic = asked.image.topic_by_name(asked.topic).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    if !broker.authorizer.allows(&context.principal, access_of(context.api), asked.topic) {
+        return Err(ErrorKind::TopicAuthorizationFailed);
+    }
+    let id = TopicPartition::new(topic.id, asked.partition.partition_index);
+    asked.image.partition(id).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
+    let spec = OffsetSpec::from_wire(asked.partition.timestamp).ok_or(ErrorKind::UnsupportedVersion)?;
+    let fetcher =
+        if asked.sees_all { Fetcher::Follower { broker: broker.id, broker_epoch: None } } else { Fetcher::Consumer };
+    let wire_epoch = asked.partition.current_leader_epoch;
+    let expected = (wire_epoch >= 0).then_some(LeaderEpoch(wire_epoch));
+    let (found, leader_epoch) = partition.offset_for(spec, fetcher, expected)?;
+    Ok(match found {
+        Some(found) => (found.timestamp, found.offset, leader_epoch.0),
+        None => (-1, -1, -1),
+    })
+}

@@ -1,0 +1,123 @@
+//! FindCoordinator: which broker coordinates a group. The first one that is looked for creates the offsets topic.
+
+use std::sync::Arc;
+
+use taffrail_core::error::ErrorKind;
+use taffrail_core::group::partition_for;
+use taffrail_core::ids::TopicPartition;
+use taffrail_core::metadata::Listener;
+use taffrail_protocol::ErrorCode;
+use taffrail_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
+use taffrail_protocol::messages::FindCoordinatorRequest;
+
+use super::OFFSETS_TOPIC;
+use crate::access::access_of;
+use crate::broker::Broker;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+use crate::errors::code_of;
+
+/// First version with several keys.
+const BATCH_VERSION: i16 = 4;
+/// The key types of Kafka's `CoordinatorType`.
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
+
+/// Handles a FindCoordinator request.
+pub(crate) async fn handle<E: Env>(
+    broker: Arc<Broker<E>>,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse {
+    let keys = if context.version >= BATCH_VERSION { request.coordinator_keys } else { vec![request.key] };
+    let mut coordinators = Vec::with_capacity(keys.len());
+    for key in keys {
+        let found = find(&broker, &context, request.key_type, &key).await;
+        coordinators.push(coordinator(key, found));
+    }
+    if context.version >= BATCH_VERSION {
+        return FindCoordinatorResponse { coordinators, ..FindCoordinatorResponse::default() };
+    }
+    let only = coordinators.pop().unwrap_or_default();
+    FindCoordinatorResponse {
+        error_code: only.error_code,
+        error_message: only.error_message,
+        node_id: only.node_id,
+        host: only.host,
+        port: only.port,
+        ..FindCoordinatorResponse::default()
+    }
+}
+
+type Found = Result<(i32, Listener), (ErrorKind, Option<String>)>;
+
+async fn find<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, key_type: i8, key: &str) -> Found {
+    match key_type {
+        GROUP => {}
+        TRANSACTION => {
+            let text = "this version has no transactions: use a producer without transactional.id";
+            return Err((ErrorKind::InvalidRequest, Some(text.to_owned())));
+        }
+        other => return Err((ErrorKind::InvalidRequest, Some(format!("key type {other} is not known")))),
+    }
+    if key.is_empty() {
+        return Err((ErrorKind::InvalidGroupId, None));
+    }
+    if !broker.authorizer.allows(&context.principal, access_of(context.api), key) {
+        return Err((ErrorKind::GroupAuthorizationFailed, None));
+    }
+    let unavailable = (ErrorKind::CoordinatorNotAvailable, None);
+    if broker.cluster.image().topic_by_name(OFFSETS_TOPIC).is_none() {
+        create_offsets_topic(broker).await?;
+    }
+    let image = broker.cluster.image();
+    let topic = image.topic_by_name(OFFSETS_TOPIC).ok_or_else(|| unavailable.clone())?;
+    let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+    let state = image.partition(TopicPartition::new(topic.id, partition_for(key, count))).ok_or_else(|| unavailable.clone())?;
+    let leader = state.leader.filter(|leader| image.is_active(*leader)).ok_or_else(|| unavailable.clone())?;
+    let listener = image.listener(leader, &context.listener).ok_or(unavailable)?;
+    Ok((leader.0, listener.clone()))
+}
+
+async fn create_offsets_topic<E: Env>(broker: &Arc<Broker<E>>) -> Result<(), (ErrorKind, Option<String>)> {
+    let config = &broker.config;
+    let configs = [
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "producer".to_owned()),
+        ("segment.bytes", config.offsets_topic_segment_bytes.to_string()),
+    ];
+    let created = broker
+        .cluster
+        .create_internal_topic(
+            OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            &configs,
+        )
+        .await;
+    created.map_err(|error| {
+        tracing::debug!(%error, "the offsets topic is not there yet");
+        (ErrorKind::CoordinatorNotAvailable, None)
+    })
+}
+
+fn coordinator(key: String, found: Found) -> Coordinator {
+    match found {
+        Ok((node_id, listener)) => Coordinator {
+            key,
+            node_id,
+            host: listener.host,
+            port: i32::from(listener.port),
+            error_code: ErrorCode::None.code(),
+            error_message: None,
+        },
+        Err((error, error_message)) => Coordinator {
+            key,
+            node_id: -1,
+            host: String::new(),
+            port: -1,
+            error_code: code_of(error).code(),
+            error_message,
+        },
+    }
+}

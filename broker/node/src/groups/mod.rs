@@ -1,0 +1,244 @@
+//! Group coordinators: one per partition of `__consumer_offsets` that this broker leads. The core decides; here its
+//! decisions reach the log before anything is answered, and a coordinator is dropped and read back when that fails.
+
+pub(crate) mod find_coordinator;
+pub(crate) mod heartbeat;
+pub(crate) mod join_group;
+pub(crate) mod leave_group;
+pub(crate) mod offset_commit;
+pub(crate) mod offset_fetch;
+pub(crate) mod sync_group;
+
+mod bytes;
+mod load;
+mod shard;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use taffrail_core::config::BrokerConfig;
+use taffrail_core::error::ErrorKind;
+use taffrail_core::group::{Settings, partition_for};
+use taffrail_core::ids::{LeaderEpoch, TopicPartition};
+use taffrail_core::metadata::{Changes, Image};
+use taffrail_core::time::Instant;
+use tokio::sync::Notify;
+
+use crate::broker::Broker;
+use crate::env::Env;
+use crate::state::{GroupEntry, GroupOffset};
+
+use shard::Shard;
+
+/// The topic that holds groups and offsets.
+pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
+/// The topic that will hold transactions; nobody may write to it, or create it as an ordinary one.
+const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
+/// Whether a topic belongs to the brokers (Kafka's `Topic.isInternal`).
+pub(crate) fn is_internal_topic(name: &str) -> bool {
+    name == OFFSETS_TOPIC || name == TRANSACTIONS_TOPIC
+}
+
+/// The coordinators of this broker.
+pub(crate) struct Groups<E: Env> {
+    pub(super) settings: Settings,
+    /// How long the replication of a decision may take before the client is told to try again.
+    pub(super) commit_timeout: Duration,
+    slots: Mutex<BTreeMap<i32, Slot<E>>>,
+    /// A coordinator has a new, maybe earlier deadline.
+    wake: Notify,
+    timer_started: std::sync::Once,
+}
+
+/// One partition of the offsets topic that this broker leads.
+enum Slot<E: Env> {
+    /// Read back from the log in this leader epoch.
+    Loading(LeaderEpoch),
+    Active(Arc<Shard<E>>),
+}
+
+impl<E: Env> Groups<E> {
+    pub(crate) fn new(config: &BrokerConfig) -> Self {
+        let millis = |value: i64| Duration::from_millis(u64::try_from(value).unwrap_or(0));
+        let count = |value: i32| usize::try_from(value).unwrap_or(0);
+        let defaults = Settings::default();
+        let settings = Settings {
+            session_timeout_min: millis(i64::from(config.group_min_session_timeout_ms)),
+            session_timeout_max: millis(i64::from(config.group_max_session_timeout_ms)),
+            initial_rebalance_delay: millis(i64::from(config.group_initial_rebalance_delay_ms)),
+            group_size_max: count(config.group_max_size).min(defaults.group_size_max),
+            offset_metadata_bytes_max: count(config.offset_metadata_max_bytes),
+            offsets_retention: millis(i64::from(config.offsets_retention_minutes) * 60_000),
+            offsets_retention_check_interval: millis(config.offsets_retention_check_interval_ms),
+            ..defaults
+        };
+        Self {
+            settings,
+            commit_timeout: millis(i64::from(config.offsets_commit_timeout_ms)),
+            slots: Mutex::new(BTreeMap::new()),
+            wake: Notify::new(),
+            timer_started: std::sync::Once::new(),
+        }
+    }
+
+    /// The coordinator of a group, if it is here and loaded. Clients retry on every error but the first.
+    pub(super) fn shard_of(&self, image: &Image, group_id: &str) -> Result<Arc<Shard<E>>, ErrorKind> {
+        if group_id.is_empty() {
+            return Err(ErrorKind::InvalidGroupId);
+        }
+        let topic = image.topic_by_name(OFFSETS_TOPIC).ok_or(ErrorKind::NotCoordinator)?;
+        let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+        match self.slots().get(&partition_for(group_id, count)) {
+            Some(Slot::Active(shard)) => Ok(Arc::clone(shard)),
+            Some(Slot::Loading(_)) => Err(ErrorKind::CoordinatorLoadInProgress),
+            None => Err(ErrorKind::NotCoordinator),
+        }
+    }
+
+    /// Coordinators come and go with the leadership of their partitions.
+    pub(crate) fn apply_metadata(&self, broker: &Arc<Broker<E>>, old: &Image, new: &Image, changes: &Changes) {
+        if let Some(topic) = old.topic_by_name(OFFSETS_TOPIC)
+            && changes.removed_topics.contains_key(&topic.id)
+        {
+            self.slots().clear();
+        }
+        if !changes.removed_topics.is_empty() {
+            let removed: BTreeSet<String> = changes.removed_topics.values().cloned().collect();
+            load::forget_topics(broker, removed);
+        }
+        let Some(topic) = new.topic_by_name(OFFSETS_TOPIC) else { return };
+        for id in changes.partitions.iter().filter(|id| id.topic_id == topic.id) {
+            let Some(state) = new.partition(*id) else { continue };
+            let leads = state.leader == Some(broker.id);
+            self.elect(broker, *id, leads.then_some(state.leader_epoch));
+        }
+    }
+
+    /// This broker leads a partition in this epoch, or does not.
+    fn elect(&self, broker: &Arc<Broker<E>>, id: TopicPartition, epoch: Option<LeaderEpoch>) {
+        let mut slots = self.slots();
+        let current = slots.get(&id.partition).map(|slot| match slot {
+            Slot::Loading(epoch) => *epoch,
+            Slot::Active(shard) => shard.epoch(),
+        });
+        if current == epoch {
+            return;
+        }
+        match epoch {
+            Some(epoch) => {
+                slots.insert(id.partition, Slot::Loading(epoch));
+                drop(slots);
+                load::start(broker, id, epoch);
+            }
+            None => {
+                // Those that wait for its answers find the sender gone and tell their clients to look elsewhere.
+                slots.remove(&id.partition);
+            }
+        }
+    }
+
+    /// A load has finished.
+    fn activate(&self, broker: &Arc<Broker<E>>, partition: i32, shard: Arc<Shard<E>>) {
+        {
+            let mut slots = self.slots();
+            match slots.get(&partition) {
+                Some(Slot::Loading(epoch)) if *epoch == shard.epoch() => {
+                    slots.insert(partition, Slot::Active(shard));
+                }
+                Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
+            }
+        }
+        self.timer_started.call_once(|| broker.env.spawn(keep_time(Arc::clone(broker))));
+        self.wake.notify_one();
+    }
+
+    /// A coordinator could not write what it decided: it is read back from the log.
+    pub(super) fn reload(&self, broker: &Arc<Broker<E>>, failed: &Arc<Shard<E>>) {
+        let id = failed.partition().id;
+        {
+            let mut slots = self.slots();
+            match slots.get(&id.partition) {
+                Some(Slot::Active(shard)) if Arc::ptr_eq(shard, failed) => {
+                    slots.insert(id.partition, Slot::Loading(failed.epoch()));
+                }
+                Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
+            }
+        }
+        load::start(broker, id, failed.epoch());
+    }
+
+    /// Has the timer look at the deadlines again.
+    pub(super) fn wake_timer(&self) {
+        self.wake.notify_one();
+    }
+
+    /// What `/admin/state` shows.
+    pub(crate) fn entries(&self, broker: &Broker<E>) -> Vec<GroupEntry> {
+        let image = broker.cluster.image();
+        let mut entries = Vec::new();
+        for shard in self.active() {
+            shard.look(|coordinator| {
+                for (group_id, group) in coordinator.groups() {
+                    let offsets = group.offsets().map(|(topic, partition, value)| GroupOffset {
+                        topic: topic.to_owned(),
+                        partition,
+                        committed: value.offset,
+                        lag: lag(broker, &image, topic, partition, value.offset),
+                    });
+                    entries.push(GroupEntry {
+                        group_id: group_id.to_owned(),
+                        state: coordinator.state(group_id).to_string(),
+                        members: group.classic().members().len(),
+                        offsets: offsets.collect(),
+                    });
+                }
+            });
+        }
+        entries
+    }
+
+    fn active(&self) -> Vec<Arc<Shard<E>>> {
+        self.slots()
+            .values()
+            .filter_map(|slot| match slot {
+                Slot::Active(shard) => Some(Arc::clone(shard)),
+                Slot::Loading(_) => None,
+            })
+            .collect()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<i32, Slot<E>>> {
+        self.slots.lock().expect("no panic while locked")
+    }
+}
+
+/// How far a group is behind, where this broker holds a replica that tells.
+fn lag<E: Env>(broker: &Broker<E>, image: &Image, topic: &str, partition: i32, committed: i64) -> Option<i64> {
+    let topic_id = image.topic_by_name(topic)?.id;
+    let held = broker.partition(TopicPartition::new(topic_id, partition))?;
+    Some((held.numbers()?.high_watermark - committed).max(0))
+}
+
+/// The one timer of all coordinators: sessions end, rebalances complete, offsets expire.
+async fn keep_time<E: Env>(broker: Arc<Broker<E>>) {
+    /// Without a deadline the timer still looks up now and then, whether the broker stops.
+    const IDLE: Duration = Duration::from_secs(1);
+    while !broker.is_stopping() {
+        let now = broker.env.now();
+        let mut next: Option<Instant> = None;
+        for shard in broker.groups.active() {
+            shard.handle_timeout(&broker, now);
+            next = [next, shard.next_deadline()].into_iter().flatten().min();
+        }
+        let until = next.unwrap_or(now + IDLE).min(now + IDLE);
+        // A deadline that is due but could not be met (too few replicas, say) is tried again a little later.
+        let until = until.max(now + Duration::from_millis(10));
+        tokio::select! {
+            biased;
+            () = broker.groups.wake.notified() => {}
+            () = broker.env.sleep_until(until) => {}
+        }
+    }
+}

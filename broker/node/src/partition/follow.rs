@@ -1,0 +1,189 @@
+//! The follower's side: what to ask the leader for, and what to do with its answer, under one lock.
+
+
+use taffrail_core::ids::LeaderEpoch;
+use taffrail_core::replica::{FetchPosition, FetchedPartition, FollowerAction, WaitReason};
+use taffrail_core::time::Instant;
+use taffrail_log::Log;
+use taffrail_protocol::records::Batches;
+
+use super::append::producer_batch;
+use super::read::end_of_epoch;
+use super::{Partition, Replica, Role};
+use crate::env::Env;
+use crate::producer_snapshots;
+
+/// What the fetcher does next about a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FollowerStep {
+    /// Fetch on, from wherever the partition now stands.
+    Fetch,
+    /// Ask the leader where its log starts, and tell `handle_leader_log_start`.
+    AskLogStart(LeaderEpoch),
+    /// Ask again at this time, or when the metadata changes.
+    Wait(Instant),
+    /// This replica does not follow any more.
+    Leave,
+}
+
+impl<E: Env> Partition<E> {
+    /// The fetch to send now, if this replica follows; `Err` says when to ask again.
+    pub(crate) fn fetch_position(&self, now: Instant) -> Result<FetchPosition, FollowerStep> {
+        let replica = self.lock();
+        match &replica.role {
+            Role::Follower(follower) => follower.fetch_position(now).ok_or_else(|| waiting(follower, now)),
+            Role::Leader(_) | Role::Idle => Err(FollowerStep::Leave),
+        }
+    }
+
+    /// The leader answered. `records` are whole batches as the leader has them.
+    pub(crate) fn handle_fetched(
+        &self,
+        env: &E,
+        asked: &FetchPosition,
+        answer: &FetchedPartition,
+        records: &[u8],
+    ) -> FollowerStep {
+        let now = env.now();
+        let mut guard = self.lock();
+        let replica = &mut *guard;
+        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &mut replica.role) else {
+            return FollowerStep::Leave;
+        };
+        let action = follower.handle_fetched(now, asked, answer, |epoch| end_of_epoch(log, epoch));
+        match action {
+            FollowerAction::Append => self.append_fetched(replica, env, asked, answer, records),
+            other => self.act(replica, env, other),
+        }
+    }
+
+    /// The leader of `asked_in` told its earliest offset.
+    pub(crate) fn handle_leader_log_start(&self, env: &E, asked_in: LeaderEpoch, log_start_offset: i64) -> FollowerStep {
+        let now = env.now();
+        let mut guard = self.lock();
+        let replica = &mut *guard;
+        let Role::Follower(follower) = &mut replica.role else { return FollowerStep::Leave };
+        let action = follower.handle_leader_log_start(now, asked_in, log_start_offset);
+        self.act(replica, env, action)
+    }
+
+    /// The leader could not be asked.
+    pub(crate) fn handle_fetch_failed(&self, now: Instant) -> FollowerStep {
+        let mut replica = self.lock();
+        let Role::Follower(follower) = &mut replica.role else { return FollowerStep::Leave };
+        follower.handle_failed(now);
+        waiting(follower, now)
+    }
+
+    fn act(&self, replica: &mut Replica<E>, env: &E, action: FollowerAction) -> FollowerStep {
+        let (now, wall_ms) = (env.now(), env.wall_ms());
+        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &mut replica.role) else {
+            return FollowerStep::Leave;
+        };
+        let done = match action {
+            FollowerAction::Ignore | FollowerAction::Append => return FollowerStep::Fetch,
+            FollowerAction::AskLogStart => return FollowerStep::AskLogStart(follower.leader_epoch()),
+            FollowerAction::Wait(reason) => {
+                match reason {
+                    WaitReason::Metadata(error) | WaitReason::Error(error) => {
+                        tracing::debug!(partition = %self.name(), ?error, "the leader refused a fetch");
+                    }
+                }
+                return waiting(follower, now);
+            }
+            FollowerAction::TruncateTo(offset) => {
+                tracing::info!(partition = %self.name(), offset, log_end_offset = log.log_end_offset(), "truncating to where the leader's log parts");
+                log.truncate_to(offset, wall_ms).map(|log_end_offset| {
+                    follower.handle_truncated(Replica::<E>::local_log(log));
+                    producer_snapshots::truncate(log, log_end_offset, &mut replica.producers, now);
+                })
+            }
+            FollowerAction::RestartAt(offset) => {
+                tracing::info!(partition = %self.name(), offset, "starting the log anew where the leader's begins");
+                log.truncate_fully_and_start_at(offset, wall_ms).map(|()| {
+                    follower.handle_restarted(offset);
+                    replica.producers.handle_restarted();
+                })
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(partition = %self.name(), %error, "the follower could not do what it must");
+            follower.handle_failed(now);
+            return waiting(follower, now);
+        }
+        replica.high_watermark = follower.high_watermark();
+        replica.waiters.wake_fetches();
+        FollowerStep::Fetch
+    }
+
+    fn append_fetched(
+        &self,
+        replica: &mut Replica<E>,
+        env: &E,
+        asked: &FetchPosition,
+        answer: &FetchedPartition,
+        records: &[u8],
+    ) -> FollowerStep {
+        let (now, wall_ms) = (env.now(), env.wall_ms());
+        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &mut replica.role) else {
+            return FollowerStep::Leave;
+        };
+        if !records.is_empty() {
+            let appended = match log.append_follower(records, asked.leader_epoch.0, wall_ms) {
+                Ok(appended) => appended,
+                Err(error) => {
+                    tracing::warn!(partition = %self.name(), %error, "what the leader sent could not be appended");
+                    follower.handle_failed(now);
+                    return waiting(follower, now);
+                }
+            };
+            if let Some(offset) = appended.rolled {
+                producer_snapshots::write(log, offset, &replica.producers);
+                self.flushes.push(self.id);
+            }
+            for (header, _) in Batches::new(&records[..appended.bytes]).flatten() {
+                if let Some(producer) = producer_batch(&header) {
+                    replica.producers.handle_append(now, &producer, header.base_offset);
+                }
+            }
+            self.metrics.replication_bytes_in.inc_by(appended.bytes as u64);
+            if replica.flush_ack
+                && let Err(error) = log.flush()
+            {
+                // Nothing was promised yet: the leader hears of these records only by the next fetch.
+                tracing::warn!(partition = %self.name(), %error, "fsync before acknowledging failed");
+                follower.handle_failed(now);
+                return waiting(follower, now);
+            }
+        }
+        let local = Replica::<E>::local_log(log);
+        let advance = follower.handle_append(local.log_end_offset, local.last_epoch, answer);
+        if let Some(high_watermark) = advance.high_watermark {
+            replica.high_watermark = high_watermark;
+        }
+        if let Some(log_start_offset) = advance.log_start_offset {
+            follow_log_start(&self.name(), log, log_start_offset, wall_ms);
+        }
+        FollowerStep::Fetch
+    }
+
+    /// Whether this replica follows, and whom.
+    pub(crate) fn leader_followed(&self) -> Option<taffrail_core::ids::BrokerId> {
+        match &self.lock().role {
+            Role::Follower(follower) => Some(follower.leader()),
+            Role::Leader(_) | Role::Idle => None,
+        }
+    }
+}
+
+fn follow_log_start<D: taffrail_log::Disk>(name: &str, log: &mut Log<D>, log_start_offset: i64, wall_ms: i64) {
+    match log.advance_log_start_to(log_start_offset, wall_ms).and_then(|retired| retired.remove()) {
+        Ok(()) => {}
+        Err(error) => tracing::warn!(partition = name, %error, "the leader's log start could not be followed"),
+    }
+}
+
+fn waiting(follower: &taffrail_core::replica::Follower, now: Instant) -> FollowerStep {
+    FollowerStep::Wait(follower.next_deadline().unwrap_or(now))
+}
+

@@ -1,0 +1,340 @@
+//! One replica of one partition: its log, its role, its producers and who waits for it, behind one lock.
+//! The decisions are the cores'; here is the order in which log, core and waiters learn of an event.
+
+mod append;
+mod flush;
+mod follow;
+mod read;
+mod role;
+mod upkeep;
+
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
+
+use taffrail_core::config::{FlushPolicy, TopicConfig};
+use taffrail_core::error::ErrorKind;
+use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicPartition};
+use taffrail_core::producer::Producers;
+use taffrail_core::replica::{Effect, Follower, Leader, LocalLog};
+use taffrail_log::{CheckpointKind, Disk, Log, LogConfig, LogError};
+use taffrail_protocol::ErrorCode;
+
+use crate::env::Env;
+use crate::metrics::TopicMetrics;
+use crate::replication::{FlushQueue, IsrProposals, Waiter, Waiters};
+
+pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
+pub(crate) use follow::FollowerStep;
+pub(crate) use read::{Fetcher, ReadRequest, ReadResult};
+pub(crate) use role::RoleChange;
+
+/// One replica that this broker holds.
+pub(crate) struct Partition<E: Env> {
+    pub(crate) id: TopicPartition,
+    pub(crate) topic: Arc<str>,
+    me: BrokerId,
+    metrics: Arc<TopicMetrics>,
+    proposals: Arc<IsrProposals>,
+    flushes: Arc<FlushQueue>,
+    /// What validation needs, readable without the replica's lock.
+    log_config: RwLock<Arc<LogConfig>>,
+    replica: Mutex<Replica<E>>,
+}
+
+/// What the lock guards.
+struct Replica<E: Env> {
+    /// None once the replica was deleted or closed.
+    log: Option<Log<E::Disk>>,
+    role: Role,
+    producers: Producers,
+    settings: taffrail_core::replica::Settings,
+    flush_ack: bool,
+    /// Exclusive end of what may be shown, kept over changes of role.
+    high_watermark: i64,
+    waiters: Waiters,
+    /// Who waits for the low watermark to move (DeleteRecords).
+    low_watermark_waiters: Vec<Arc<Waiter>>,
+    /// Bytes appended that consumers have not been credited with.
+    unseen_bytes: i64,
+    /// Kept to be filled again.
+    effects: Vec<Effect>,
+}
+
+/// What this replica is to its partition.
+enum Role {
+    /// Nobody leads, or the metadata has not said yet.
+    Idle,
+    Leader(Leader),
+    Follower(Follower),
+}
+
+/// The numbers of a replica at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplicaNumbers {
+    pub(crate) role: &'static str,
+    pub(crate) log_start_offset: i64,
+    pub(crate) high_watermark: i64,
+    pub(crate) log_end_offset: i64,
+    pub(crate) low_watermark: Option<i64>,
+    pub(crate) size: u64,
+    pub(crate) leader_epoch: LeaderEpoch,
+    /// Every other replica, for a leader: broker, log end offset, in the ISR.
+    pub(crate) followers: Vec<(BrokerId, Option<i64>, bool)>,
+    pub(crate) isr_len: usize,
+    pub(crate) min_isr: usize,
+    pub(crate) replicas: usize,
+}
+
+/// What a replica is made with.
+pub(crate) struct PartitionParts<E: Env> {
+    pub(crate) id: TopicPartition,
+    pub(crate) topic: Arc<str>,
+    pub(crate) me: BrokerId,
+    pub(crate) metrics: Arc<TopicMetrics>,
+    pub(crate) proposals: Arc<IsrProposals>,
+    pub(crate) flushes: Arc<FlushQueue>,
+    pub(crate) log: Log<E::Disk>,
+    pub(crate) producers: Producers,
+    pub(crate) config: TopicConfig,
+    pub(crate) settings: taffrail_core::replica::Settings,
+}
+
+impl<E: Env> Partition<E> {
+    /// A replica whose log is open; its role comes with the metadata.
+    pub(crate) fn new(parts: PartitionParts<E>) -> Arc<Self> {
+        let PartitionParts { id, topic, me, metrics, proposals, flushes, log, producers, config, settings } = parts;
+        let checkpointed = log.directory().checkpointed(CheckpointKind::HighWatermark, &topic, id.partition);
+        let high_watermark =
+            checkpointed.unwrap_or(log.log_start_offset()).clamp(log.log_start_offset(), log.log_end_offset());
+        let log_config = RwLock::new(Arc::clone(log.config()));
+        Arc::new(Self {
+            id,
+            topic,
+            me,
+            metrics,
+            proposals,
+            flushes,
+            log_config,
+            replica: Mutex::new(Replica {
+                log: Some(log),
+                role: Role::Idle,
+                producers,
+                settings,
+                flush_ack: config.flush == FlushPolicy::Ack,
+                high_watermark,
+                waiters: Waiters::default(),
+                low_watermark_waiters: Vec::new(),
+                unseen_bytes: 0,
+                effects: Vec::new(),
+            }),
+        })
+    }
+
+    /// Kafka's name of the partition, for logs and pages.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.topic, self.id.partition)
+    }
+
+    /// Whether the replica was deleted or closed, so that nobody may hold on to it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lock().log.is_none()
+    }
+
+    /// The directory that holds it and its size in bytes, unless it is gone.
+    pub(crate) fn placement(&self) -> Option<(std::path::PathBuf, u64)> {
+        let replica = self.lock();
+        let log = replica.log.as_ref()?;
+        Some((log.directory().path().to_owned(), log.size()))
+    }
+
+    /// All numbers at once, under one lock.
+    pub(crate) fn numbers(&self) -> Option<ReplicaNumbers> {
+        let replica = self.lock();
+        let log = replica.log.as_ref()?;
+        let poisoned = log.poisoned().is_some();
+        let mut numbers = ReplicaNumbers {
+            role: if poisoned { "offline" } else { replica.role.name() },
+            log_start_offset: log.log_start_offset(),
+            high_watermark: replica.high_watermark(),
+            log_end_offset: log.log_end_offset(),
+            low_watermark: None,
+            size: log.size(),
+            leader_epoch: replica.role.leader_epoch(),
+            followers: Vec::new(),
+            isr_len: 0,
+            min_isr: 0,
+            replicas: 0,
+        };
+        if let Role::Leader(leader) = &replica.role {
+            numbers.low_watermark = leader.low_watermark();
+            numbers.isr_len = leader.isr_len();
+            numbers.min_isr = leader.min_isr();
+            numbers.replicas = leader.replicas().len();
+            numbers.followers = leader
+                .replicas()
+                .iter()
+                .filter(|replica| replica.broker != self.me)
+                .map(|replica| (replica.broker, replica.log_end_offset, replica.in_isr))
+                .collect();
+        }
+        Some(numbers)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Replica<E>> {
+        self.replica.lock().expect("no panic while a replica is locked")
+    }
+
+    /// Carries out what the leader's core decided.
+    fn settle(&self, replica: &mut Replica<E>, mut effects: Vec<Effect>) {
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::HighWatermark(high_watermark) => replica.show_up_to(high_watermark),
+                Effect::LowWatermark(_) => {
+                    for waiter in replica.low_watermark_waiters.drain(..) {
+                        waiter.wake();
+                    }
+                }
+                Effect::AlterPartition(proposal) => self.proposals.push(self.id, proposal),
+            }
+        }
+        replica.effects = effects;
+    }
+}
+
+impl<E: Env> Replica<E> {
+    fn high_watermark(&self) -> i64 {
+        match &self.role {
+            Role::Idle => self.high_watermark,
+            Role::Leader(leader) => leader.high_watermark(),
+            Role::Follower(follower) => follower.high_watermark(),
+        }
+    }
+
+    /// The high watermark moved: whoever waits for it learns of it.
+    fn show_up_to(&mut self, high_watermark: i64) {
+        let old = self.high_watermark;
+        self.high_watermark = high_watermark;
+        let Some(log) = &self.log else { return };
+        let unseen_records = (log.log_end_offset() - old).max(1);
+        let seen_records = (high_watermark - old).max(0);
+        // Exact when all of it is shown; in between the share of records stands for the share of bytes.
+        let bytes = if high_watermark >= log.log_end_offset() {
+            self.unseen_bytes
+        } else {
+            (i128::from(self.unseen_bytes) * i128::from(seen_records) / i128::from(unseen_records)) as i64
+        };
+        self.unseen_bytes -= bytes;
+        self.waiters.high_watermark_moved(high_watermark, bytes);
+    }
+
+    fn local_log(log: &Log<E::Disk>) -> LocalLog {
+        LocalLog {
+            log_start_offset: log.log_start_offset(),
+            log_end_offset: log.log_end_offset(),
+            last_epoch: log.epochs().latest().map(|entry| LeaderEpoch(entry.epoch)),
+        }
+    }
+}
+
+impl Role {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Leader(_) => "leader",
+            Self::Follower(_) => "follower",
+        }
+    }
+
+    fn leader_epoch(&self) -> LeaderEpoch {
+        match self {
+            Self::Idle => LeaderEpoch(-1),
+            Self::Leader(leader) => leader.leader_epoch(),
+            Self::Follower(follower) => follower.leader_epoch(),
+        }
+    }
+}
+
+/// What a log's failure means to a client.
+pub(crate) fn storage_error(error: &LogError) -> ErrorKind {
+    match error {
+        LogError::OffsetOutOfRange { .. } => ErrorKind::OffsetOutOfRange,
+        LogError::InvalidRecords { .. } => ErrorKind::CorruptMessage,
+        LogError::BatchTooLarge { .. } => ErrorKind::RecordListTooLarge,
+        LogError::NotContiguous { .. }
+        | LogError::StaleLeaderEpoch { .. }
+        | LogError::DiskFull { .. }
+        | LogError::Poisoned { .. }
+        | LogError::Corrupt { .. }
+        | LogError::Io { .. } => ErrorKind::KafkaStorageError,
+    }
+}
+
+/// The configuration of a log, out of its topic's.
+pub(crate) fn log_config(config: &TopicConfig, random: u64) -> LogConfig {
+    use taffrail_core::config::{CompressionType, TimestampType};
+    use taffrail_protocol::records::{Compression, TimestampType as StoredTimestampType};
+    let jitter = if config.segment_jitter_ms > 0 { (random >> 1) as i64 % config.segment_jitter_ms } else { 0 };
+    LogConfig {
+        segment_bytes: unsigned(config.effective_segment_bytes()),
+        segment_ms: config.effective_segment_ms(),
+        segment_jitter_ms: jitter,
+        segment_index_bytes: unsigned(config.segment_index_bytes),
+        index_interval_bytes: unsigned(config.index_interval_bytes),
+        retention_ms: (config.retention_ms >= 0).then_some(config.retention_ms),
+        retention_bytes: u64::try_from(config.retention_bytes).ok(),
+        delete: config.cleanup_policy.delete,
+        compact: config.cleanup_policy.compact,
+        max_message_bytes: unsigned(config.max_message_bytes),
+        compression: match config.compression_type {
+            CompressionType::Producer => None,
+            CompressionType::Uncompressed => Some(Compression::None),
+            CompressionType::Gzip => Some(Compression::Gzip),
+            CompressionType::Snappy => Some(Compression::Snappy),
+            CompressionType::Lz4 => Some(Compression::Lz4),
+            CompressionType::Zstd => Some(Compression::Zstd),
+        },
+        timestamp_type: match config.message_timestamp_type {
+            TimestampType::CreateTime => StoredTimestampType::CreateTime,
+            TimestampType::LogAppendTime => StoredTimestampType::LogAppendTime,
+        },
+        timestamp_before_max_ms: config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+        recycle_segments: true,
+    }
+}
+
+/// Sizes are checked to be positive where they are configured.
+fn unsigned(size: i32) -> u32 {
+    u32::try_from(size).unwrap_or(0)
+}
+
+/// What replication of a partition goes by, out of its topic's configuration and the broker's.
+pub(crate) fn replica_settings(
+    config: &TopicConfig,
+    broker: &taffrail_core::config::BrokerConfig,
+) -> taffrail_core::replica::Settings {
+    taffrail_core::replica::Settings {
+        replica_lag_time_max: Duration::from_millis(u64::try_from(broker.replica_lag_time_max_ms).unwrap_or(0)),
+        replica_lag_messages_max: (broker.replica_lag_max_messages > 0).then_some(broker.replica_lag_max_messages),
+        min_insync_replicas: usize::try_from(config.min_insync_replicas).unwrap_or(1),
+        flush_ack: config.flush == FlushPolicy::Ack,
+    }
+}
+
+/// The code of a refusal that a partition gave, for answers that carry codes.
+pub(crate) fn code_of(result: &Result<(), ErrorKind>) -> i16 {
+    match result {
+        Ok(()) => ErrorCode::None.code(),
+        Err(error) => crate::errors::code_of(*error).code(),
+    }
+}
+
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    fn check<E: Env>()
+    where
+        <E::Disk as Disk>::File: Send,
+    {
+        is_send::<Arc<Partition<E>>>();
+    }
+};

@@ -1,0 +1,117 @@
+//! Where a partition's producers meet its log: read back from the newest snapshot and the batches after it,
+//! written beside the segments, rebuilt after a truncation that cut too deep.
+
+use std::time::Duration;
+
+use taffrail_core::config::BrokerConfig;
+use taffrail_core::ids::ProducerId;
+use taffrail_core::producer::{Producers, Settings, SnapshotEntry, Truncation};
+use taffrail_core::time::Instant;
+use taffrail_log::{Disk, Log};
+use taffrail_protocol::producer_snapshot::{self, ProducerSnapshotEntry};
+
+use crate::partition::producer_batch;
+
+/// What is remembered of producers, by the broker's configuration.
+pub(crate) fn settings(config: &BrokerConfig) -> Settings {
+    let millis = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
+    Settings {
+        expiration: millis(config.producer_id_expiration_ms),
+        expiration_interval: millis(config.producer_id_expiration_check_interval_ms),
+        ..Settings::default()
+    }
+}
+
+/// The producers as the log has them.
+pub(crate) fn load<D: Disk>(log: &mut Log<D>, settings: Settings, now: Instant) -> Producers {
+    let (mut producers, from) = newest(log, settings, now);
+    for batch in log.batches(from) {
+        match batch {
+            Ok(batch) => {
+                if let Some(producer) = producer_batch(&batch.header) {
+                    producers.handle_append(now, &producer, batch.header.base_offset);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(log = ?log, %error, "producers could not be read back to the end of the log");
+                break;
+            }
+        }
+    }
+    producers
+}
+
+/// Writes a snapshot of what lies below `offset`. It only shortens the next start, so a failure is told and survived.
+pub(crate) fn write<D: Disk>(log: &mut Log<D>, offset: i64, producers: &Producers) {
+    if producers.is_empty() {
+        return;
+    }
+    let entries: Vec<_> = producers.snapshot().map(|entry| to_bytes(&entry)).collect();
+    let written = match producer_snapshot::encode(&entries) {
+        Ok(bytes) => log.write_producer_snapshot(offset, &bytes).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = written {
+        tracing::warn!(log = ?log, error, "producer snapshot not written");
+    }
+}
+
+/// The log was cut to `offset`: the producers follow, read back if they had forgotten what counts now.
+pub(crate) fn truncate<D: Disk>(log: &mut Log<D>, offset: i64, producers: &mut Producers, now: Instant) {
+    match producers.handle_truncated(offset) {
+        Truncation::Complete => {}
+        Truncation::Incomplete => *producers = load(log, producers.settings(), now),
+    }
+}
+
+/// The newest snapshot that can be read, and the offset from which on the log must be.
+fn newest<D: Disk>(log: &mut Log<D>, settings: Settings, now: Instant) -> (Producers, i64) {
+    let offsets = log.producer_snapshots().unwrap_or_else(|error| {
+        tracing::warn!(log = ?log, %error, "producer snapshots could not be listed");
+        Vec::new()
+    });
+    for offset in offsets.into_iter().rev() {
+        let bytes = log.read_producer_snapshot(offset);
+        let decoded = match bytes {
+            Ok(Some(bytes)) => producer_snapshot::decode(&bytes).map_err(|error| error.to_string()),
+            Ok(None) => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        match decoded {
+            Ok(entries) => {
+                let entries = entries.iter().map(from_bytes);
+                return (Producers::restore(settings, now, entries), offset);
+            }
+            Err(error) => {
+                tracing::warn!(log = ?log, offset, error, "a producer snapshot cannot be read and is left out");
+            }
+        }
+    }
+    (Producers::new(settings, now), log.log_start_offset())
+}
+
+fn to_bytes(entry: &SnapshotEntry) -> ProducerSnapshotEntry {
+    ProducerSnapshotEntry {
+        producer_id: entry.producer_id.0,
+        producer_epoch: entry.producer_epoch,
+        last_sequence: entry.last_sequence,
+        last_offset: entry.last_offset,
+        offset_delta: entry.offset_delta,
+        timestamp: entry.timestamp,
+        coordinator_epoch: entry.coordinator_epoch,
+        current_txn_first_offset: entry.current_txn_first_offset,
+    }
+}
+
+fn from_bytes(entry: &ProducerSnapshotEntry) -> SnapshotEntry {
+    SnapshotEntry {
+        producer_id: ProducerId(entry.producer_id),
+        producer_epoch: entry.producer_epoch,
+        last_sequence: entry.last_sequence,
+        last_offset: entry.last_offset,
+        offset_delta: entry.offset_delta,
+        timestamp: entry.timestamp,
+        coordinator_epoch: entry.coordinator_epoch,
+        current_txn_first_offset: entry.current_txn_first_offset,
+    }
+}

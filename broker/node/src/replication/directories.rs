@@ -1,0 +1,169 @@
+//! Opening the log directories and every log in them at start, closing them at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use taffrail_core::config::TopicConfig;
+use taffrail_core::ids::{BrokerEpoch, TopicId, TopicPartition};
+use taffrail_core::metadata::Image;
+use taffrail_log::{DirectoryError, FolderState, Log, LogDirectory, LogError, OpenFiles, PartitionFolder};
+
+use crate::broker::Broker;
+use crate::env::{Env, random_id};
+use crate::node::StartError;
+use crate::partition::{Partition, PartitionParts, log_config, replica_settings};
+use crate::producer_snapshots;
+
+/// Descriptors that idle partitions may keep open; with connections they stay below a limit of 20,000.
+const OPEN_FILES_MAX: usize = 8_000;
+
+/// Opens every directory and recovers every log in it. A directory that cannot be used is left out, unless it belongs
+/// to somebody else or none is left.
+pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<(), StartError> {
+    let cluster_id = broker.config.cluster_id.clone().ok_or_else(|| {
+        StartError::Identity("cluster.id is not set: name the cluster that this broker belongs to".to_owned())
+    })?;
+    let files = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
+    let mut directories = Vec::new();
+    for path in &broker.config.log_dirs {
+        let id = random_id(&broker.env);
+        let disk = broker.env.disk().clone();
+        match LogDirectory::open(disk, Path::new(path), &cluster_id, broker.id.0, id, Arc::clone(&files)) {
+            Ok(directory) => directories.push(directory),
+            Err(error @ (DirectoryError::InUse { .. } | DirectoryError::Foreign { .. })) => {
+                return Err(StartError::Identity(format!("log.dirs: {error}")));
+            }
+            Err(error @ (DirectoryError::Unreadable { .. } | DirectoryError::Io { .. })) => {
+                tracing::error!(%error, "log directory cannot be used and is left out");
+            }
+        }
+    }
+    if directories.is_empty() {
+        return Err(StartError::Storage("log.dirs: none of the log directories can be used".to_owned()));
+    }
+    let mut found = Vec::new();
+    for directory in &directories {
+        let folders = directory.folders().map_err(|error| {
+            StartError::Storage(format!("log directory {} cannot be listed: {error}", directory.path().display()))
+        })?;
+        let live = folders.into_iter().filter(|folder| folder.state == FolderState::Live);
+        found.extend(live.map(|folder| (directory.clone(), folder)));
+    }
+    broker.to_recover.store(found.len() as u64, Ordering::Relaxed);
+    recover(broker, found).await;
+    if broker.replication.directories.set(directories).is_err() {
+        return Err(StartError::Storage("the node was started twice".to_owned()));
+    }
+    Ok(())
+}
+
+/// Recovers logs in one blocking piece each, so that the event loop turns meanwhile.
+async fn recover<E: Env>(broker: &Arc<Broker<E>>, found: Vec<(LogDirectory<E::Disk>, PartitionFolder)>) {
+    for (directory, folder) in found {
+        let opener = Arc::clone(broker);
+        broker.env.run_blocking(move || open_one(&opener, &directory, &folder)).await;
+        broker.recovered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn open_one<E: Env>(broker: &Arc<Broker<E>>, directory: &LogDirectory<E::Disk>, folder: &PartitionFolder) {
+    let name = &folder.name;
+    let config = broker.topic_config(&Image::default(), &folder.topic);
+    let log_config = Arc::new(log_config(&config, broker.env.random()));
+    match directory.open_log(folder, log_config, broker.env.wall_ms()) {
+        Ok((log, recovered)) => {
+            if !recovered.clean {
+                tracing::info!(
+                    partition = name,
+                    log_end_offset = log.log_end_offset(),
+                    segments_scanned = recovered.segments_scanned,
+                    bytes_scanned = recovered.bytes_scanned,
+                    bytes_cut = recovered.bytes_cut,
+                    "recovered after an unclean stop"
+                );
+            }
+            let Some(topic_id) = log.topic_id() else {
+                tracing::warn!(partition = name, "partition.metadata is missing or unreadable: the replica is kept aside");
+                set_aside(directory, folder, log);
+                return;
+            };
+            let id = TopicPartition::new(TopicId(topic_id), folder.partition);
+            if broker.partition(id).is_some() {
+                tracing::warn!(partition = name, "a second replica of the same partition is kept aside");
+                set_aside(directory, folder, log);
+                return;
+            }
+            broker.insert_partition(make_partition(broker, id, &folder.topic, log, &config));
+        }
+        Err(error) => {
+            tracing::error!(partition = name, %error, "the log cannot be opened; its directory is taken offline");
+            directory.mark_offline(&error.to_string());
+        }
+    }
+}
+
+/// Closes a log and renames its folder, so that nothing of it is lost or served.
+pub(super) fn set_aside<D: taffrail_log::Disk>(directory: &LogDirectory<D>, folder: &PartitionFolder, log: Log<D>) {
+    let closed = log.close().and_then(|()| directory.mark_stray(folder));
+    match closed {
+        Ok(stray) => tracing::info!(from = folder.name, to = stray.name, "replica renamed and kept"),
+        Err(error) => tracing::warn!(partition = folder.name, %error, "the replica could not be set aside"),
+    }
+}
+
+/// A partition around an open log, with its producers as the log has them.
+pub(super) fn make_partition<E: Env>(
+    broker: &Broker<E>,
+    id: TopicPartition,
+    topic: &str,
+    mut log: Log<E::Disk>,
+    config: &TopicConfig,
+) -> Arc<Partition<E>> {
+    let producers = producer_snapshots::load(&mut log, producer_snapshots::settings(&broker.config), broker.env.now());
+    Partition::new(PartitionParts {
+        id,
+        topic: Arc::from(topic),
+        me: broker.id,
+        metrics: broker.metrics().topic(topic),
+        proposals: Arc::clone(&broker.replication.proposals),
+        flushes: Arc::clone(&broker.replication.flushes),
+        log,
+        producers,
+        config: config.clone(),
+        settings: replica_settings(config, &broker.config),
+    })
+}
+
+/// Closes every log and marks the directories clean, if the broker knows under which epoch it ran.
+pub(crate) async fn close_all<E: Env>(broker: &Arc<Broker<E>>, epoch: Option<BrokerEpoch>) {
+    let closer = Arc::clone(broker);
+    broker
+        .env
+        .run_blocking(move || {
+            let mut dirty = std::collections::BTreeSet::new();
+            for partition in closer.partitions() {
+                partition.publish_high_watermark();
+                let Some((path, result)) = partition.close() else { continue };
+                if let Err(error) = result {
+                    tracing::warn!(partition = %partition.name(), %error, "log not closed cleanly");
+                    dirty.insert(path);
+                }
+            }
+            for directory in closer.replication.directories() {
+                if dirty.contains(directory.path()) || directory.offline().is_some() {
+                    continue;
+                }
+                let Some(epoch) = epoch else { continue };
+                if let Err(error) = directory.mark_clean_shutdown(epoch.0) {
+                    tracing::warn!(directory = %directory.path().display(), %error, "not marked clean");
+                }
+            }
+        })
+        .await;
+}
+
+/// What a failed open of a new replica means to the caller.
+pub(super) fn already_exists(error: &LogError) -> bool {
+    matches!(error, LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+}

@@ -1,0 +1,431 @@
+//! Following: one task per leading broker pulls all partitions that this broker follows there, over one connection and
+//! one fetch session. A request names only the partitions whose position changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicId, TopicPartition};
+use taffrail_core::replica::FetchPosition;
+use taffrail_core::time::Instant;
+use taffrail_protocol::messages::fetch_request::{
+    FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState,
+};
+use taffrail_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
+use taffrail_protocol::{Request, Uuid};
+use tokio::sync::Notify;
+
+use super::fetch_answer::{self, Answered};
+use crate::broker::Broker;
+use crate::cluster::{PeerConnection, PeerError};
+use crate::env::Env;
+use crate::partition::FollowerStep;
+
+/// Pause after a connection failed, growing to the second.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// What a leader may take beyond the long poll before the connection counts as dead.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+/// ListOffsets timestamp of the earliest offset.
+const EARLIEST: i64 = -2;
+
+/// All fetchers of a broker.
+#[derive(Default)]
+pub(super) struct Fetchers {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    followed: BTreeMap<TopicPartition, BrokerId>,
+    fetchers: BTreeMap<BrokerId, Arc<Assignments>>,
+}
+
+/// What one fetcher is told from outside.
+#[derive(Default)]
+struct Assignments {
+    changed: Mutex<BTreeSet<TopicPartition>>,
+    wake: Notify,
+}
+
+impl Assignments {
+    fn push(&self, partition: TopicPartition) {
+        self.changed.lock().expect("no panic while locked").insert(partition);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<TopicPartition> {
+        std::mem::take(&mut *self.changed.lock().expect("no panic while locked"))
+    }
+}
+
+impl Fetchers {
+    /// Has the fetcher of `leader` look at the partition; the one that had it before learns that it is gone.
+    pub(super) fn follow<E: Env>(&self, broker: &Arc<Broker<E>>, leader: BrokerId, partition: TopicPartition) {
+        let mut state = self.lock();
+        if let Some(before) = state.followed.insert(partition, leader)
+            && before != leader
+            && let Some(fetcher) = state.fetchers.get(&before)
+        {
+            fetcher.push(partition);
+        }
+        let fetcher = state.fetchers.entry(leader).or_insert_with(|| {
+            let assignments = Arc::new(Assignments::default());
+            broker.env.spawn(run(Arc::clone(broker), leader, Arc::clone(&assignments)));
+            assignments
+        });
+        fetcher.push(partition);
+    }
+
+    pub(super) fn unfollow(&self, partition: TopicPartition) {
+        let mut state = self.lock();
+        if let Some(leader) = state.followed.remove(&partition)
+            && let Some(fetcher) = state.fetchers.get(&leader)
+        {
+            fetcher.push(partition);
+        }
+    }
+
+    /// Wakes every fetcher, so that it sees that the broker stops.
+    pub(super) fn stop(&self) {
+        for fetcher in self.lock().fetchers.values() {
+            fetcher.wake.notify_one();
+        }
+    }
+
+    fn follows(&self, partition: TopicPartition, leader: BrokerId) -> bool {
+        self.lock().followed.get(&partition) == Some(&leader)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while locked")
+    }
+}
+
+/// The task of one fetcher: it lives as long as the broker, and sleeps while it has nothing to follow.
+async fn run<E: Env>(broker: Arc<Broker<E>>, leader: BrokerId, assignments: Arc<Assignments>) {
+    let mut fetcher = Fetcher {
+        broker,
+        leader,
+        assignments,
+        connection: None,
+        session: Session::default(),
+        due: BTreeSet::new(),
+        paused: BTreeMap::new(),
+        reconnect_pause: RECONNECT_PAUSE,
+    };
+    while !fetcher.broker.is_stopping() {
+        fetcher.turn().await;
+    }
+}
+
+struct Fetcher<E: Env> {
+    broker: Arc<Broker<E>>,
+    leader: BrokerId,
+    assignments: Arc<Assignments>,
+    connection: Option<PeerConnection<E>>,
+    session: Session,
+    /// Partitions whose position has to be told with the next request.
+    due: BTreeSet<TopicPartition>,
+    /// Partitions that wait, and until when.
+    paused: BTreeMap<TopicPartition, Instant>,
+    reconnect_pause: Duration,
+}
+
+/// The fetch session at the leader, as this side knows it.
+#[derive(Default)]
+struct Session {
+    id: i32,
+    epoch: i32,
+    /// What the leader was last told of each partition in the session.
+    told: BTreeMap<TopicPartition, FetchPosition>,
+}
+
+impl Session {
+    fn next_epoch(&mut self) {
+        self.epoch = self.epoch.checked_add(1).unwrap_or(1);
+    }
+}
+
+/// A request on its way and what it asked for.
+struct Round {
+    request: FetchRequest,
+}
+
+impl<E: Env> Fetcher<E> {
+    /// One request and its answer; or a wait for something to do.
+    async fn turn(&mut self) {
+        self.take_assignments();
+        let now = self.broker.env.now();
+        let ready: Vec<_> = self.paused.iter().filter(|(_, until)| **until <= now).map(|(id, _)| *id).collect();
+        for id in ready {
+            self.paused.remove(&id);
+            self.due.insert(id);
+        }
+        if self.due.is_empty() && self.session.told.is_empty() {
+            let until = self.paused.values().min().copied();
+            self.sleep(until).await;
+            return;
+        }
+        if self.connection.is_none() && !self.connect().await {
+            return;
+        }
+        let round = self.next_round();
+        if round.request.session_id == 0 && round.request.topics.is_empty() {
+            // Everything that was due has gone or waits.
+            return;
+        }
+        self.exchange(round).await;
+    }
+
+    fn take_assignments(&mut self) {
+        for id in self.assignments.take() {
+            self.paused.remove(&id);
+            self.due.insert(id);
+        }
+    }
+
+    async fn sleep(&self, until: Option<Instant>) {
+        let env = &self.broker.env;
+        match until {
+            Some(until) => tokio::select! {
+                biased;
+                () = self.assignments.wake.notified() => {}
+                () = env.sleep_until(until) => {}
+            },
+            None => self.assignments.wake.notified().await,
+        }
+    }
+
+    async fn connect(&mut self) -> bool {
+        match self.broker.cluster.open_peer(self.leader).await {
+            Ok(connection) => {
+                tracing::debug!(leader = self.leader.0, "fetching");
+                self.connection = Some(connection);
+                self.reset_session();
+                self.reconnect_pause = RECONNECT_PAUSE;
+                true
+            }
+            Err(error) => {
+                tracing::debug!(leader = self.leader.0, %error, "cannot fetch");
+                self.pause_after_failure().await;
+                false
+            }
+        }
+    }
+
+    async fn pause_after_failure(&mut self) {
+        let until = self.broker.env.now() + self.reconnect_pause;
+        self.reconnect_pause = (self.reconnect_pause * 2).min(RECONNECT_PAUSE_MAX);
+        self.broker.env.sleep_until(until).await;
+    }
+
+    /// The leader's session is unknown: the next request tells everything anew.
+    fn reset_session(&mut self) {
+        let told = std::mem::take(&mut self.session.told);
+        self.due.extend(told.into_keys());
+        self.session = Session::default();
+    }
+
+    fn next_round(&mut self) -> Round {
+        let now = self.broker.env.now();
+        let mut forgotten = Vec::new();
+        let mut topics: Vec<FetchTopic> = Vec::new();
+        for id in std::mem::take(&mut self.due) {
+            let position = match self.position(id, now) {
+                Ok(position) => position,
+                Err(step) => {
+                    if self.session.told.remove(&id).is_some() {
+                        forgotten.push(id);
+                    }
+                    if let FollowerStep::Wait(until) = step {
+                        self.paused.insert(id, until);
+                    }
+                    continue;
+                }
+            };
+            if self.session.told.get(&id) == Some(&position) {
+                continue;
+            }
+            self.session.told.insert(id, position);
+            push_partition(&mut topics, id, &position, self.broker.config.replica_fetch_max_bytes);
+        }
+        let config = &self.broker.config;
+        Round {
+            request: FetchRequest {
+                replica_state: ReplicaState {
+                    replica_id: self.broker.id.0,
+                    replica_epoch: self.broker.cluster.broker_epoch().map_or(-1, |epoch| epoch.0),
+                },
+                max_wait_ms: config.replica_fetch_wait_max_ms,
+                min_bytes: config.replica_fetch_min_bytes,
+                max_bytes: config.replica_fetch_response_max_bytes,
+                session_id: self.session.id,
+                session_epoch: self.session.epoch,
+                topics,
+                forgotten_topics_data: forget(&forgotten),
+                ..FetchRequest::default()
+            },
+        }
+    }
+
+    fn position(&self, id: TopicPartition, now: Instant) -> Result<FetchPosition, FollowerStep> {
+        if !self.broker.replication.fetchers.follows(id, self.leader) {
+            return Err(FollowerStep::Leave);
+        }
+        let partition = self.broker.partition(id).ok_or(FollowerStep::Leave)?;
+        if partition.leader_followed() != Some(self.leader) {
+            return Err(FollowerStep::Leave);
+        }
+        partition.fetch_position(now)
+    }
+
+    async fn exchange(&mut self, round: Round) {
+        let Some(connection) = self.connection.take() else { return };
+        if self.exchange_over(&connection, round).await {
+            self.session.next_epoch();
+            self.connection = Some(connection);
+        }
+    }
+
+    /// Sends the request and takes its answer. If partitions are assigned meanwhile, a second request follows at
+    /// once: the leader then ends the long poll of the first. Tells whether connection and session are still good.
+    async fn exchange_over(&mut self, connection: &PeerConnection<E>, round: Round) -> bool {
+        let patience = Duration::from_millis(u64::try_from(round.request.max_wait_ms).unwrap_or(0)) + ANSWER_GRACE;
+        let version = FetchRequest::MAX_VERSION;
+        let first = connection.call_raw(&round.request, version, self.broker.env.now() + patience);
+        let mut first = std::pin::pin!(first);
+        let in_session = self.session.id != 0;
+        let assignments = Arc::clone(&self.assignments);
+        let answered = tokio::select! {
+            biased;
+            frame = first.as_mut() => Some(frame),
+            () = assignments.wake.notified(), if in_session => None,
+        };
+        if let Some(frame) = answered {
+            return self.take_answer(connection, frame).await;
+        }
+        self.take_assignments();
+        self.session.next_epoch();
+        let next = self.next_round();
+        let second = connection.call_raw(&next.request, version, self.broker.env.now() + patience);
+        let mut second = std::pin::pin!(second);
+        // Polling the second puts it on the wire, which is what ends the first; answers come in order.
+        let frame = tokio::select! {
+            biased;
+            frame = first.as_mut() => frame,
+            frame = second.as_mut() => frame,
+        };
+        self.take_answer(connection, frame).await && {
+            let frame = second.await;
+            self.take_answer(connection, frame).await
+        }
+    }
+
+    /// Whether the connection and the session are still good.
+    async fn take_answer(&mut self, connection: &PeerConnection<E>, frame: Result<Vec<u8>, PeerError>) -> bool {
+        let answered = frame.and_then(|frame| fetch_answer::decode(self.leader, frame));
+        let answered = match answered {
+            Ok(answered) => answered,
+            Err(error) => {
+                tracing::debug!(leader = self.leader.0, %error, "fetch failed");
+                self.reset_session();
+                self.pause_after_failure().await;
+                return false;
+            }
+        };
+        if let Some(error) = answered.session_error {
+            tracing::debug!(leader = self.leader.0, ?error, "the leader knows no such fetch session");
+            self.reset_session();
+            return false;
+        }
+        self.session.id = answered.session_id;
+        self.apply(connection, &answered).await;
+        if self.session.id == 0 {
+            self.reset_session();
+            return false;
+        }
+        true
+    }
+
+    async fn apply(&mut self, connection: &PeerConnection<E>, answered: &Answered) {
+        for fetched in &answered.partitions {
+            let Some(asked) = self.session.told.get(&fetched.id).copied() else { continue };
+            let Some(partition) = self.broker.partition(fetched.id) else { continue };
+            let records = answered.records(fetched);
+            let mut step = partition.handle_fetched(&self.broker.env, &asked, &fetched.answer, records);
+            if let FollowerStep::AskLogStart(epoch) = step {
+                step = match self.ask_log_start(connection, fetched.id, &partition.topic, epoch).await {
+                    Some(offset) => partition.handle_leader_log_start(&self.broker.env, epoch, offset),
+                    None => partition.handle_fetch_failed(self.broker.env.now()),
+                };
+            }
+            // Whatever the step is: the next round asks the partition for its position, and finds out.
+            self.due.insert(fetched.id);
+            if fetched.answer.error.is_some() {
+                // The same position has to be asked for again, though it did not change.
+                self.session.told.remove(&fetched.id);
+                if let FollowerStep::Wait(until) = step {
+                    tracing::trace!(partition = %fetched.id, ?until, "waits before it fetches again");
+                }
+            }
+        }
+    }
+
+    async fn ask_log_start(
+        &self,
+        connection: &PeerConnection<E>,
+        id: TopicPartition,
+        topic: &str,
+        epoch: LeaderEpoch,
+    ) -> Option<i64> {
+        let request = ListOffsetsRequest {
+            replica_id: self.broker.id.0,
+            topics: vec![ListOffsetsTopic {
+                name: topic.to_owned(),
+                partitions: vec![ListOffsetsPartition {
+                    partition_index: id.partition,
+                    current_leader_epoch: epoch.0,
+                    timestamp: EARLIEST,
+                }],
+            }],
+            ..ListOffsetsRequest::default()
+        };
+        let deadline = self.broker.env.now() + ANSWER_GRACE;
+        let response = connection.call(&request, ListOffsetsRequest::MAX_VERSION, deadline).await.ok()?;
+        let found = response.topics.first()?.partitions.first()?;
+        (found.error_code == 0).then_some(found.offset)
+    }
+}
+
+fn push_partition(topics: &mut Vec<FetchTopic>, id: TopicPartition, position: &FetchPosition, bytes_max: i32) {
+    let partition = FetchPartition {
+        partition: id.partition,
+        current_leader_epoch: position.leader_epoch.0,
+        fetch_offset: position.fetch_offset,
+        last_fetched_epoch: position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),
+        log_start_offset: position.log_start_offset,
+        partition_max_bytes: bytes_max,
+        ..FetchPartition::default()
+    };
+    // The set is ordered by topic, so partitions of one topic come together.
+    match topics.last_mut() {
+        Some(topic) if topic.topic_id.0 == id.topic_id.0 => topic.partitions.push(partition),
+        Some(_) | None => topics.push(FetchTopic {
+            topic_id: Uuid(id.topic_id.0),
+            partitions: vec![partition],
+            ..FetchTopic::default()
+        }),
+    }
+}
+
+fn forget(partitions: &[TopicPartition]) -> Vec<ForgottenTopic> {
+    let mut by_topic: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
+    for id in partitions {
+        by_topic.entry(id.topic_id).or_default().push(id.partition);
+    }
+    by_topic
+        .into_iter()
+        .map(|(topic_id, partitions)| ForgottenTopic { topic_id: Uuid(topic_id.0), partitions, ..ForgottenTopic::default() })
+        .collect()
+}

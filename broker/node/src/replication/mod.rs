@@ -1,0 +1,149 @@
+//! Everything about the replicas that this broker holds: their directories, who follows whom, ISR proposals,
+//! flushes, fetch sessions. Which replicas there are is the metadata's to say (`apply`).
+
+mod apply;
+mod directories;
+mod fetch_answer;
+mod fetcher;
+mod flush_queue;
+mod isr;
+mod waiter;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use taffrail_core::config::BrokerConfig;
+use taffrail_core::fetch_session::{Limits, Sessions};
+use taffrail_core::ids::{BrokerEpoch, BrokerId, DirectoryId, TopicPartition};
+use taffrail_log::{CleanShutdown, LogDirectory};
+
+use crate::api::fetch::{WaitingFetch, WaitingFetches};
+use crate::broker::Broker;
+use crate::env::Env;
+use crate::partition::Partition;
+
+pub(crate) use directories::{close_all, open_directories};
+pub(crate) use flush_queue::FlushQueue;
+pub(crate) use isr::IsrProposals;
+pub(crate) use waiter::{VisibleEnd, Waiter, Waiters};
+
+use fetcher::Fetchers;
+
+/// The state that all replicas of a broker share.
+pub(crate) struct Replication<E: Env> {
+    directories: OnceLock<Vec<LogDirectory<E::Disk>>>,
+    pub(crate) proposals: Arc<IsrProposals>,
+    pub(crate) flushes: Arc<FlushQueue>,
+    fetchers: Fetchers,
+    sessions: Mutex<Sessions<Arc<Partition<E>>>>,
+    waiting_fetches: Mutex<WaitingFetches>,
+    strays_checked: AtomicBool,
+}
+
+impl<E: Env> Replication<E> {
+    pub(crate) fn new(config: &BrokerConfig) -> Self {
+        let limits = Limits {
+            sessions_max: usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0),
+            ..Limits::default()
+        };
+        Self {
+            directories: OnceLock::new(),
+            proposals: Arc::default(),
+            flushes: Arc::default(),
+            fetchers: Fetchers::default(),
+            sessions: Mutex::new(Sessions::new(limits)),
+            waiting_fetches: Mutex::new(BTreeMap::new()),
+            strays_checked: AtomicBool::new(false),
+        }
+    }
+
+    /// The log directories, in the order of `log.dirs`; none before they were opened.
+    pub(crate) fn directories(&self) -> &[LogDirectory<E::Disk>] {
+        self.directories.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The ids of all log directories, sorted, as the registration tells them.
+    pub(crate) fn directory_ids(&self) -> Vec<DirectoryId> {
+        let mut ids: Vec<DirectoryId> =
+            self.directories().iter().map(|directory| DirectoryId(directory.identity().directory_id)).collect();
+        ids.sort();
+        ids
+    }
+
+    /// The ids of the log directories that an error took offline, as heartbeats tell them.
+    pub(crate) fn offline_directory_ids(&self) -> Vec<DirectoryId> {
+        self.directories()
+            .iter()
+            .filter(|directory| directory.offline().is_some())
+            .map(|directory| DirectoryId(directory.identity().directory_id))
+            .collect()
+    }
+
+    /// The broker epoch under which every log directory was shut down cleanly; none if any was not, or if they differ.
+    pub(crate) fn clean_shutdown_epoch(&self) -> Option<BrokerEpoch> {
+        let mut epochs = self.directories().iter().map(|directory| match directory.clean_shutdown() {
+            CleanShutdown::Yes { broker_epoch } => broker_epoch,
+            CleanShutdown::No => None,
+        });
+        let first = epochs.next()??;
+        epochs.all(|epoch| epoch == Some(first)).then_some(BrokerEpoch(first))
+    }
+
+    /// The fetch sessions. Held only while a fetch begins or ends.
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions<Arc<Partition<E>>>> {
+        self.sessions.lock().expect("no panic while locked")
+    }
+
+    /// The long poll that has a session.
+    pub(crate) fn waiting_fetch(&self, session_id: i32) -> Option<WaitingFetch> {
+        if session_id == 0 {
+            return None;
+        }
+        self.waiting().get(&session_id).cloned()
+    }
+
+    pub(crate) fn add_waiting_fetch(&self, session_id: i32, fetch: WaitingFetch) {
+        if session_id != 0 {
+            self.waiting().insert(session_id, fetch);
+        }
+    }
+
+    pub(crate) fn remove_waiting_fetch(&self, session_id: i32) {
+        if session_id != 0 {
+            self.waiting().remove(&session_id);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, WaitingFetches> {
+        self.waiting_fetches.lock().expect("no panic while locked")
+    }
+
+    /// This broker follows `leader` for a partition, or has to fetch from another position.
+    fn follow(&self, broker: &Arc<Broker<E>>, leader: BrokerId, partition: TopicPartition) {
+        self.fetchers.follow(broker, leader, partition);
+    }
+
+    /// This broker does not follow anybody for a partition.
+    fn unfollow(&self, partition: TopicPartition) {
+        self.fetchers.unfollow(partition);
+    }
+
+    /// Wakes what sleeps, so that it sees that the broker stops.
+    pub(crate) fn stop(&self) {
+        self.fetchers.stop();
+        self.flushes.wake();
+        self.proposals.wake();
+    }
+
+    fn strays_checked(&self) -> bool {
+        self.strays_checked.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Starts the tasks that all replicas share.
+pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
+    broker.env.spawn(isr::send_proposals(Arc::clone(broker)));
+    broker.env.spawn(isr::check_lag(Arc::clone(broker)));
+    broker.env.spawn(flush_queue::run(Arc::clone(broker)));
+}
