@@ -11,9 +11,9 @@ CARGO_FUZZ_VERSION := 0.13.2
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
 
-# How long each decoder's fuzz target runs in `make fuzz`, over the committed corpus and beyond it.
-FUZZ_SECONDS ?= 5
-# The fuzz targets need a nightly compiler (sanitizer flags). Without one, `cargo test` still replays the committed corpus.
+# How long each decoder's fuzz target runs in `make fuzz`.
+FUZZ_SECONDS ?= 30
+# The fuzz targets need a nightly compiler, for the sanitizer's flags.
 FUZZ_TOOLCHAIN ?= nightly
 
 .PHONY: help quickstart build test check fix bench crds tools fuzz ci
@@ -27,9 +27,9 @@ quickstart: build ## Start three brokers and two topics on this machine; Ctrl-C 
 build: ## Build the release binaries of broker and operator
 	cargo build --release --locked -p taffrail-broker -p taffrail-operator
 
+# The committed fuzz corpora are run through every decoder by `cargo test`; `make fuzz` goes beyond them.
 test: tools build ## Everything up to real processes with real clients; the brokers under test are the release build
 	cargo test --locked --workspace
-	$(MAKE) fuzz
 
 check: $(CARGO_DENY) ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
 	cargo fmt --all --check
@@ -54,7 +54,7 @@ bench: tools build ## Measure against the null broker and Apache Kafka; PEERS=no
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh
 
-fuzz: ## Run each decoder's fuzz target for FUZZ_SECONDS
+fuzz: ## Search for new inputs with each decoder's fuzz target, FUZZ_SECONDS each (needs a nightly compiler)
 	@e2e/tools/fuzz.sh "$(CARGO_FUZZ)" "$(CARGO_FUZZ_VERSION)" "$(FUZZ_TOOLCHAIN)" "$(FUZZ_SECONDS)"
 
 ci: check test ## What CI runs

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use taffrail_e2e::tools::binary;
+use taffrail_e2e::tools::sibling;
 use taffrail_e2e::wait::wait_until;
 
 use crate::machine::{self, Moment, Span};
@@ -236,7 +236,7 @@ pub(crate) fn run_client(
     arguments: &[String],
     read: impl FnOnce(Span, &Value) -> Result<Cell>,
 ) -> Result<Cell> {
-    let mut command = Command::new(binary("taffrail-e2e-client")?);
+    let mut command = Command::new(sibling("taffrail-e2e-client")?);
     command
         .args(arguments)
         .args(["--bootstrap", &peer.bootstrap()]);

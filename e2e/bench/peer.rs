@@ -9,7 +9,7 @@ use taffrail_e2e::admin::Admin;
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
 use taffrail_e2e::port::Port;
 use taffrail_e2e::process::Process;
-use taffrail_e2e::tools::binary;
+use taffrail_e2e::tools::sibling;
 use taffrail_e2e::wait::wait_until;
 use tempfile::TempDir;
 
@@ -145,7 +145,7 @@ fn start_null_broker() -> Result<Running> {
         .prefix("taffrail-bench-")
         .tempdir()?;
     let port = Port::claim()?;
-    let mut command = Command::new(binary("null-broker")?);
+    let mut command = Command::new(sibling("null-broker")?);
     command
         .args(["--port", &port.number().to_string(), "--folder"])
         .arg(folder.path());

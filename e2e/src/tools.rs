@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// The repository's root.
 pub fn repository() -> PathBuf {
@@ -37,6 +37,17 @@ pub fn binary(name: &str) -> Result<PathBuf> {
         }
     }
     bail!("there is no binary {name}: run `make build`")
+}
+
+/// A binary of this crate, which lies beside the running one.
+pub fn sibling(name: &str) -> Result<PathBuf> {
+    let path = env::current_exe()?.with_file_name(name);
+    ensure!(
+        path.is_file(),
+        "there is no {}: build the whole crate",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// A Java command with Kafka's jars on its class path; `heap` as in `-Xmx256M`.

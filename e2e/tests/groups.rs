@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use taffrail_e2e::cluster::Cluster;
 use taffrail_e2e::process::{Process, tail};
 use taffrail_e2e::text::{Checker, Text};
-use taffrail_e2e::tools::{binary, number};
+use taffrail_e2e::tools::number;
 use taffrail_e2e::wait::{wait_for, wait_until};
 use taffrail_e2e::{java, python};
 
@@ -108,7 +108,7 @@ impl Member {
         let bootstrap = cluster.bootstrap();
         let mut command = match client {
             Client::Librdkafka => {
-                let mut command = Command::new(binary("taffrail-e2e-client")?);
+                let mut command = Command::new(env!("CARGO_BIN_EXE_taffrail-e2e-client"));
                 command.args([
                     "member",
                     "--bootstrap",
