@@ -230,6 +230,7 @@ impl Leader {
     /// The committed metadata of the partition, or of a broker that holds a replica, changed. A partition epoch that
     /// is not newer only refreshes what is known of the brokers. With a newer leader epoch this broker leads anew:
     /// the epoch starts at the present log end, and what followers fetched in the old one no longer counts.
+    /// State in which another broker leads is none of a leader's: the caller makes a follower of the replica then.
     pub fn handle_metadata(
         &mut self,
         now: Instant,
