@@ -123,6 +123,29 @@ fn kill_of_the_only_replica_of_a_topic_keeps_what_was_acknowledged() -> Result<(
 }
 
 #[test]
+fn paused_broker_that_wakes_up_does_no_harm() -> Result<()> {
+    let mut cluster = Cluster::of(3)?;
+    let admin = cluster.admin()?;
+    admin.create_topic(TOPIC, PARTITIONS, 3, &[("min.insync.replicas", "2")])?;
+    let load = start_load(&cluster)?;
+    thread::sleep(BEFORE);
+    // Longer than any session: the others have elected new leaders when it wakes up and still believes that it leads.
+    cluster.signal(0, libc::SIGSTOP)?;
+    let before = load.acknowledged();
+    wait_until(
+        "produce to go on without the paused broker",
+        HEAL_LIMIT,
+        || Ok(load.acknowledged() > before + 4 * RATE),
+    )?;
+    cluster.signal(0, libc::SIGCONT)?;
+    admin.wait_in_sync(TOPIC, PARTITIONS as usize, 3, HEAL_LIMIT)?;
+    thread::sleep(BEFORE);
+    must_be_whole(&cluster, &load.stop()?)?;
+    cluster.finish();
+    Ok(())
+}
+
+#[test]
 fn clean_stop_of_a_broker_hands_leadership_over() -> Result<()> {
     let mut cluster = Cluster::of(3)?;
     let admin = cluster.admin()?;

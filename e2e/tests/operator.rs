@@ -1,11 +1,13 @@
 //! A manifest in, a cluster out: what is edited while it runs, or while it does not, is soon seen by clients.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use taffrail_e2e::java;
 use taffrail_e2e::local::Local;
 use taffrail_e2e::text::Text;
+use taffrail_e2e::tools::{binary, repository};
 use taffrail_e2e::wait::{wait_for, wait_until};
 
 /// An edit is seen by clients within this.
@@ -42,6 +44,19 @@ spec:
     )
 }
 
+/// What `kcat -L` says.
+fn kcat_list(bootstrap: &str) -> Result<String> {
+    let output = Command::new("kcat")
+        .args(["-L", "-b", bootstrap])
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "kcat -L failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 #[test]
 fn edits_of_a_running_manifest_are_seen_by_clients() -> Result<()> {
     let orders = topic("orders", 6, "");
@@ -57,6 +72,12 @@ fn edits_of_a_running_manifest_are_seen_by_clients() -> Result<()> {
     ensure!(
         leaders == rotation,
         "preferred leaders {leaders:?} do not rotate over the brokers"
+    );
+
+    let listed = kcat_list(&local.bootstrap())?;
+    ensure!(
+        listed.contains("topic \"orders\" with 6 partitions"),
+        "kcat -L shows {listed}"
     );
 
     // More partitions, a config, and two new Topics, of which one shall go with its data.
@@ -106,6 +127,31 @@ fn edits_of_a_running_manifest_are_seen_by_clients() -> Result<()> {
         || Ok(local.status_text()?.contains("kept")),
     )?;
     local.finish()
+}
+
+#[test]
+fn plan_of_the_quickstart_names_its_topics_and_their_placement() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let manifest = repository().join("examples/quickstart.yaml");
+    let output = Command::new(binary("taffrail-operator")?)
+        .args(["plan", "-f"])
+        .arg(manifest)
+        .arg("--data-dir")
+        .arg(folder.path().join("nothing-runs-here"))
+        .output()?;
+    let plan = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "plan failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for topic in ["orders", "events"] {
+        ensure!(
+            plan.contains(topic),
+            "the plan does not name {topic}:\n{plan}"
+        );
+    }
+    Ok(())
 }
 
 #[test]
