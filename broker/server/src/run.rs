@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use taffrail_core::config::BrokerConfig;
+use taffrail_core::config::{BrokerConfig, ConfigMap};
 use taffrail_node::{Env, Node};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -39,7 +39,7 @@ pub(crate) fn run(file: &Path) -> anyhow::Result<ExitCode> {
         warn!("{warning}");
     }
     let runtime = runtime(&settings.config)?;
-    let outcome = runtime.block_on(live(settings.config));
+    let outcome = runtime.block_on(live(settings.config, settings.written));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     if let Err(error) = &outcome {
         error!("cannot start: {error:#}");
@@ -62,7 +62,7 @@ fn runtime(config: &BrokerConfig) -> anyhow::Result<Runtime> {
         .context("the event loop cannot start")
 }
 
-async fn live(mut config: BrokerConfig) -> anyhow::Result<ExitCode> {
+async fn live(mut config: BrokerConfig, written: ConfigMap) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let open_files = limits::raise_open_files().context("the limit of open files")?;
     let clock = Clock::start();
@@ -71,7 +71,7 @@ async fn live(mut config: BrokerConfig) -> anyhow::Result<ExitCode> {
     let metrics_socket = http::bind(&config.metrics_listener).await?;
 
     let env = ServerEnv::new(Arc::clone(&clock));
-    let node = Node::new(env.clone(), config.clone());
+    let node = Node::new(env.clone(), config.clone(), written);
     Http::start(metrics_socket, node.clone(), Arc::clone(&clock))?;
     let connections = Connections::new(
         clock,
