@@ -8,6 +8,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
+use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::runtime::Runtime;
 
@@ -63,10 +64,7 @@ impl Admin {
 
     /// The brokers that are alive, by id.
     pub fn brokers(&self) -> Result<Vec<Broker>> {
-        let metadata = self
-            .client
-            .inner()
-            .fetch_metadata(Some("no-such-topic"), REQUEST_LIMIT)?;
+        let metadata = self.metadata()?;
         let mut brokers: Vec<Broker> = metadata
             .brokers()
             .iter()
@@ -81,15 +79,12 @@ impl Admin {
 
     /// A topic's partitions in order, or an error if there is no such topic.
     pub fn partitions(&self, topic: &str) -> Result<Vec<Partition>> {
-        let metadata = self
-            .client
-            .inner()
-            .fetch_metadata(Some(topic), REQUEST_LIMIT)?;
+        let metadata = self.metadata()?;
         let found = metadata
             .topics()
             .iter()
             .find(|t| t.name() == topic)
-            .with_context(|| format!("no topic {topic} in the answer"))?;
+            .with_context(|| format!("there is no topic {topic}"))?;
         if let Some(error) = found.error() {
             bail!("topic {topic}: {:?}", RDKafkaErrorCode::from(error));
         }
@@ -113,7 +108,7 @@ impl Admin {
 
     /// The names of all topics, sorted.
     pub fn topics(&self) -> Result<Vec<String>> {
-        let metadata = self.client.inner().fetch_metadata(None, REQUEST_LIMIT)?;
+        let metadata = self.metadata()?;
         let mut names: Vec<String> = metadata
             .topics()
             .iter()
@@ -228,6 +223,11 @@ impl Admin {
             answer.map_err(|(_, code)| anyhow!("cannot alter {topic}: {code}"))?;
         }
         Ok(())
+    }
+
+    /// All topics: asking for one by name would have a broker create it.
+    fn metadata(&self) -> Result<Metadata> {
+        Ok(self.client.inner().fetch_metadata(None, REQUEST_LIMIT)?)
     }
 
     fn create(&self, topic: &str, new: &NewTopic<'_>) -> Result<()> {
