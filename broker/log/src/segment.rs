@@ -35,6 +35,9 @@ pub(crate) struct Segment<F> {
     pub(crate) size: u64,
     /// Whether the file is longer than its content.
     pub(crate) recycled: bool,
+    /// How often its file was changed, and up to which change it is durable.
+    pub(crate) changed: u64,
+    pub(crate) synced: u64,
     pub(crate) handle: Arc<Handle<F>>,
     pub(crate) offset_index: Index<OffsetEntry>,
     pub(crate) time_index: Index<TimeEntry>,
@@ -84,6 +87,8 @@ impl<F: DiskFile> Segment<F> {
             base_offset,
             size: 0,
             recycled: false,
+            changed: 0,
+            synced: 0,
             handle: Handle::closed(),
             offset_index: Index::empty(),
             time_index: Index::empty(),
@@ -257,6 +262,7 @@ impl<F: DiskFile> Segment<F> {
             self.bytes_since_entry = 0;
         }
         self.bytes_since_entry += batch.size;
+        self.changed += 1;
         self.size = batch.end();
     }
 

@@ -180,7 +180,10 @@ fn strays_are_kept_and_deleted_ones_go() {
     );
     drop(directory);
     let directory = rig.directory();
-    assert_eq!(directory.folders().expect("readable"), [stray.clone()]);
+    assert_eq!(
+        directory.folders().expect("readable"),
+        std::slice::from_ref(&stray)
+    );
     let (mut log, _) = directory
         .open_log(&stray, Arc::new(config), NOW)
         .expect("intact");

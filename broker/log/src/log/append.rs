@@ -319,6 +319,7 @@ impl<D: Disk> Log<D> {
                 .set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;
             segment.recycled = false;
+            segment.changed += 1;
         }
         segment.push_time_entry();
         segment.write_indexes(&place)

@@ -8,7 +8,7 @@ use crate::checkpoint::Durability;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::Log;
-use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX};
+use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, Segment, TIME_INDEX_SUFFIX};
 
 /// What is to be fsynced, in order.
 #[must_use = "a flush does nothing until it is run and its result given to `finish_flush`"]
@@ -18,17 +18,19 @@ pub struct Flush<D: Disk> {
     logs: Vec<(PathBuf, Arc<D::File>)>,
     indexes: Vec<PathBuf>,
     sync_names: bool,
-    names_changed: u64,
-    end_offset: i64,
+    flushed: Flushed,
 }
 
 /// What a flush made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Flushed {
-    /// Everything below this offset.
-    pub end_offset: i64,
-    /// How many segment files had been made when it began.
+    end_offset: i64,
+    /// How often names in the folder had changed when it began.
     names_changed: u64,
+    /// How often the log had been truncated when it began.
+    truncations: u64,
+    /// The segments in it: base offset, and how often the file had changed.
+    segments: Vec<(i64, u64)>,
 }
 
 impl<D: Disk> Flush<D> {
@@ -51,10 +53,7 @@ impl<D: Disk> Flush<D> {
                 .sync_dir(&self.folder)
                 .map_err(|error| LogError::io("fsync", &self.folder, error))?;
         }
-        Ok(Flushed {
-            end_offset: self.end_offset,
-            names_changed: self.names_changed,
-        })
+        Ok(self.flushed)
     }
 }
 
@@ -62,27 +61,35 @@ impl<D: Disk> Log<D> {
     /// What must be fsynced so that every record below `end_offset` (the log end, if it is beyond) is durable; `None` if
     /// it already is. The epoch checkpoint is small and written here, when it changed.
     pub fn begin_flush(&mut self, end_offset: i64) -> Result<Option<Flush<D>>, LogError> {
+        self.begin(end_offset, self.segments.len() - 1)
+    }
+
+    /// The same; segments from `unsealed` on are not complete, and their indexes do not matter yet.
+    fn begin(&mut self, end_offset: i64, unsealed: usize) -> Result<Option<Flush<D>>, LogError> {
         self.check_writable()?;
         let end_offset = end_offset.min(self.log_end_offset);
-        if end_offset <= self.recovery_point {
+        let due = |segment: &Segment<D::File>| {
+            segment.base_offset < end_offset && segment.synced < segment.changed
+        };
+        // A file may also have been cut without a record appended to it.
+        if end_offset <= self.recovery_point && !self.segments.iter().any(due) {
             return Ok(None);
         }
         if !self.epochs_durable && !self.epochs.entries().is_empty() {
             self.write_epochs(Durability::Power)?;
         }
         let place = self.place();
-        let active = self.segments.len() - 1;
-        let first = self.segment_for(self.recovery_point);
-        let (mut logs, mut indexes) = (Vec::new(), Vec::new());
-        for (index, segment) in self.segments.iter().enumerate().skip(first) {
-            if segment.base_offset >= end_offset {
-                break;
-            }
-            logs.push((
-                place.path(segment.base_offset, LOG_SUFFIX),
-                segment.file(&place)?,
-            ));
-            if index < active {
+        let (mut logs, mut indexes, mut segments) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, segment) in self
+            .segments
+            .iter()
+            .enumerate()
+            .filter(|(_, segment)| due(segment))
+        {
+            let path = place.path(segment.base_offset, LOG_SUFFIX);
+            logs.push((path, segment.file(&place)?));
+            segments.push((segment.base_offset, segment.changed));
+            if index < unsealed {
                 indexes.push(place.path(segment.base_offset, INDEX_SUFFIX));
                 indexes.push(place.path(segment.base_offset, TIME_INDEX_SUFFIX));
             }
@@ -93,8 +100,12 @@ impl<D: Disk> Log<D> {
             logs,
             indexes,
             sync_names: self.names_synced < self.names_changed,
-            names_changed: self.names_changed,
-            end_offset,
+            flushed: Flushed {
+                end_offset,
+                names_changed: self.names_changed,
+                truncations: self.truncations,
+                segments,
+            },
         }))
     }
 
@@ -102,20 +113,30 @@ impl<D: Disk> Log<D> {
     pub fn finish_flush(&mut self, result: Result<Flushed, LogError>) -> Result<i64, LogError> {
         let flushed = self.poison_on_any_failure(result)?;
         self.names_synced = self.names_synced.max(flushed.names_changed);
-        // A truncation meanwhile may have taken back what was flushed.
-        let reached = flushed.end_offset.min(self.log_end_offset);
-        if reached > self.recovery_point && self.poison.is_none() {
-            self.set_recovery_point(reached);
+        if flushed.truncations != self.truncations || self.poison.is_some() {
+            // What it made durable may be gone, and what is in its place is not.
+            return Ok(self.recovery_point);
+        }
+        for (base_offset, changed) in flushed.segments {
+            let found = self
+                .segments
+                .binary_search_by_key(&base_offset, |segment| segment.base_offset);
+            if let Ok(index) = found {
+                self.segments[index].synced = self.segments[index].synced.max(changed);
+            }
+        }
+        if flushed.end_offset > self.recovery_point {
+            self.set_recovery_point(flushed.end_offset);
         }
         Ok(self.recovery_point)
     }
 
     /// All of it at once: every record is durable when this returns.
     pub fn flush(&mut self) -> Result<i64, LogError> {
-        let Some(flush) = self.begin_flush(i64::MAX)? else {
-            return Ok(self.recovery_point);
-        };
-        self.finish_flush(flush.run())
+        match self.begin_flush(i64::MAX)? {
+            Some(flush) => self.finish_flush(flush.run()),
+            None => Ok(self.recovery_point),
+        }
     }
 
     /// Closes the log for good: the active segment is cut to its content, the indexes are whole, everything is durable.
@@ -125,7 +146,9 @@ impl<D: Disk> Log<D> {
         let sealed = self.seal_active();
         self.poison_on_failure(sealed)?;
         self.remove_spare();
-        self.flush()?;
+        if let Some(flush) = self.begin(i64::MAX, self.segments.len())? {
+            self.finish_flush(flush.run())?;
+        }
         Ok(())
     }
 }

@@ -66,9 +66,10 @@ pub struct Log<D: Disk> {
     epochs: LeaderEpochs,
     /// Whether the epoch checkpoint on the disk would survive a power loss as it is in memory.
     epochs_durable: bool,
-    /// Segment files made so far, and how many of their names a power loss would leave.
+    /// How often the names of segment files changed, and up to which change they are durable.
     names_changed: u64,
     names_synced: u64,
+    truncations: u64,
     /// The newest batches of the active segment; none is left out between the first of them and the end.
     recent: VecDeque<RecentBatch>,
     /// The part of an index file that the last lookup read, with its segment's base offset.

@@ -151,6 +151,7 @@ impl<D: Disk> Log<D> {
             epochs_durable: false,
             names_changed: 0,
             names_synced: 0,
+            truncations: 0,
             recent: VecDeque::new(),
             window: None,
             spare: None,

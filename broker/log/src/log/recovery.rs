@@ -122,6 +122,7 @@ impl<D: Disk> Log<D> {
     /// Removes segments from the end to `index`, the last first, so that a crash in between leaves no hole.
     pub(super) fn drop_segments_from(&mut self, index: usize) -> Result<u64, LogError> {
         let mut bytes = 0;
+        self.names_changed += 1;
         while self.segments.len() > index {
             let last = &self.segments[self.segments.len() - 1];
             bytes += last.size;
@@ -183,6 +184,8 @@ impl<D: Disk> Log<D> {
             }
         }
         let (segment, place) = self.segment_and_place(index);
+        // It was scanned because nobody knows what of it is durable.
+        segment.changed += 1;
         if segment.size < length {
             file.set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;

@@ -184,12 +184,19 @@ impl<D: Disk> Log<D> {
     /// Takes the first `count` segments out of the log and renames their files.
     fn take_out(&mut self, count: usize, now_ms: i64) -> Result<Retired<D>, LogError> {
         let mut retired = Retired::none(self.directory.disk());
+        let had_spare = self.spare.is_some();
         let segments: Vec<Segment<D::File>> = self.segments.drain(..count).collect();
         for segment in segments {
             retired.segments += 1;
             retired.bytes += segment.size;
             let result = self.retire(segment, now_ms, &mut retired.files);
             self.poison_on_any_failure(result)?;
+        }
+        if self.spare.is_some() && !had_spare {
+            // Under its old name its new content would be taken for the old.
+            let synced = self.directory.disk().sync_dir(&self.path);
+            let synced = synced.map_err(|error| LogError::io("fsync", &self.path, error));
+            self.poison_on_any_failure(synced)?;
         }
         self.window = None;
         self.check_invariants();

@@ -54,10 +54,11 @@ impl<D: Disk> Log<D> {
     }
 
     fn start_over(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
+        self.truncations += 1;
         let old_start = self.log_start_offset;
         // Its content may have higher offsets than what comes now.
         self.remove_spare();
-        self.drop_segments_from(0)?;
+        self.drop_segments_durably(0)?;
         let segment = self.new_segment(offset, now_ms)?;
         self.segments.push(segment);
         self.log_end_offset = offset;
@@ -78,9 +79,10 @@ impl<D: Disk> Log<D> {
     }
 
     fn cut_records(&mut self, offset: i64) -> Result<(), LogError> {
+        self.truncations += 1;
         let index = self.segment_for(offset);
         let cut = self.locate(index, offset)?;
-        self.drop_segments_from(index + 1)?;
+        self.drop_segments_durably(index + 1)?;
         self.window = None;
         if let Some(cut) = cut {
             self.cut_segment(index, &cut)?;
@@ -94,6 +96,17 @@ impl<D: Disk> Log<D> {
         }
         self.lower_recovery_point()?;
         self.remove_producer_snapshots_above(self.log_end_offset)
+    }
+
+    fn drop_segments_durably(&mut self, index: usize) -> Result<(), LogError> {
+        if index < self.segments.len() {
+            self.drop_segments_from(index)?;
+            self.directory
+                .disk()
+                .sync_dir(&self.path)
+                .map_err(|error| LogError::io("fsync", &self.path, error))?;
+        }
+        Ok(())
     }
 
     fn cut_segment(&mut self, index: usize, cut: &WalkedBatch) -> Result<(), LogError> {
@@ -118,6 +131,10 @@ impl<D: Disk> Log<D> {
             .map_err(|error| LogError::io("cut", &time_path, error))?;
         file.set_length(cut.position)
             .map_err(|error| LogError::io("cut", &path, error))?;
+        // What was cut off must never come back: between newer batches it would be taken for what the leader has, for all
+        // that anybody asks is the epoch at the end.
+        file.sync()
+            .map_err(|error| LogError::io("fsync", &path, error))?;
         segment.recycled = false;
         segment.size = cut.position;
         Ok(())

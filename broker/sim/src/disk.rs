@@ -1,0 +1,922 @@
+//! A disk in memory that forgets: what was not fsynced is lost in part when the machine crashes, page by page and name by
+//! name, as the seed decides. Failures can be put in its way. The same seed and the same calls give the same bytes.
+//!
+//! What the model grants, and no more:
+//! - A file's fsync makes its content and length durable, but not its name; a folder's fsync makes its names durable.
+//! - Names of one folder reach the disk in the order of the calls; folders know nothing of each other.
+//! - Of a file, any page (4 KiB) that was written since the last fsync may be old, new, or zeros if it is new.
+//! - What a failed fsync did not write is never written, also not by a later one that succeeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use taffrail_log::{DirEntry, Disk, DiskFile, Space};
+
+const PAGE: usize = 4096;
+const ROOT: u64 = 0;
+
+/// A disk; clones are the same one.
+#[derive(Clone)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// An open file. After a crash or kill of its machine every call on it fails.
+pub struct SimFile {
+    disk: SimDisk,
+    inode: u64,
+    generation: u64,
+    path: PathBuf,
+}
+
+/// A held lock file.
+pub struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+    generation: u64,
+}
+
+/// A kind of call that may be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Opening or creating a file.
+    Open,
+    /// Reading from a file.
+    Read,
+    /// Writing to a file; some of the bytes get there.
+    Write,
+    /// Fsync of a file; what it should have written never gets to the disk.
+    Sync,
+    /// Renaming, removing, cutting, or fsync of a folder.
+    Change,
+}
+
+/// A failure to come.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Which calls.
+    pub call: Call,
+    /// Only those on paths that contain this.
+    pub path_contains: String,
+    /// How they fail.
+    pub kind: io::ErrorKind,
+    /// How many calls succeed before the first failure.
+    pub after: u64,
+    /// How many calls fail then.
+    pub times: u64,
+}
+
+struct State {
+    random: Random,
+    next_inode: u64,
+    /// Counts crashes and kills; files and locks of an earlier generation are dead.
+    generation: u64,
+    inodes: BTreeMap<u64, Inode>,
+    locks: BTreeSet<PathBuf>,
+    faults: Vec<Fault>,
+    capacity: u64,
+    /// Name changes since files without a name were last looked for.
+    changes: u32,
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+/// Name changes after which files that nobody can reach any more give their memory back.
+const CHANGES_MAX: u32 = 1000;
+
+enum Inode {
+    File(File),
+    Folder(Folder),
+}
+
+#[derive(Default)]
+struct File {
+    /// What reads see.
+    content: Vec<u8>,
+    /// What a crash leaves at least.
+    durable: Vec<u8>,
+    /// Pages that were written since the last fsync.
+    dirty: BTreeSet<usize>,
+    /// The shortest length since then.
+    shortest: usize,
+    /// Open handles; they keep a file that has lost its name.
+    handles: usize,
+}
+
+#[derive(Default)]
+struct Folder {
+    names: BTreeMap<String, u64>,
+    durable: BTreeMap<String, u64>,
+    /// Changes since the last fsync, in order.
+    journal: Vec<NameChange>,
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Insert(String, u64),
+    Remove(String),
+    Rename(String, String),
+}
+
+impl SimDisk {
+    /// An empty disk of a terabyte.
+    pub fn new(seed: u64) -> SimDisk {
+        let mut inodes = BTreeMap::new();
+        inodes.insert(ROOT, Inode::Folder(Folder::default()));
+        let state = State {
+            random: Random(seed),
+            next_inode: ROOT + 1,
+            generation: 0,
+            inodes,
+            locks: BTreeSet::new(),
+            faults: Vec::new(),
+            capacity: 1 << 40,
+            changes: 0,
+        };
+        SimDisk {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// The machine loses power: what was not fsynced is lost in part. Open files and locks are gone.
+    pub fn crash(&self) {
+        let mut state = self.state();
+        state.end_process();
+        let State { inodes, random, .. } = &mut *state;
+        for inode in inodes.values_mut() {
+            match inode {
+                Inode::File(file) => file.crash(random),
+                Inode::Folder(folder) => folder.crash(random),
+            }
+        }
+        state.drop_unreachable();
+    }
+
+    /// The process is killed: everything written stays. Open files and locks are gone.
+    pub fn kill(&self) {
+        self.state().end_process();
+    }
+
+    /// Puts a failure in the way of calls to come.
+    pub fn inject(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    /// Takes all failures away that have not come yet.
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Sets the size of the volume, in bytes; writes beyond it find no room.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity = bytes;
+    }
+
+    /// Changes one byte of a file on the disk, as a failing medium does.
+    pub fn flip_bit(&self, path: &Path, position: usize, bit: u8) -> io::Result<()> {
+        let mut state = self.state();
+        let inode = state.resolve(path)?;
+        let file = state.file(inode)?;
+        for bytes in [&mut file.content, &mut file.durable] {
+            if let Some(byte) = bytes.get_mut(position) {
+                *byte ^= 1 << (bit & 7);
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in a test that holds it makes the disk no worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self, state: &mut State, inode: u64, path: &Path) -> io::Result<SimFile> {
+        state.file(inode)?.handles += 1;
+        Ok(SimFile {
+            disk: self.clone(),
+            inode,
+            generation: state.generation,
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl Disk for SimDisk {
+    type File = SimFile;
+    type Lock = SimLock;
+
+    fn open(&self, path: &Path) -> io::Result<SimFile> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Open, path)?;
+        let inode = state.resolve(path)?;
+        self.opened(&mut state, inode, path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<SimFile> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Open, path)?;
+        let inode = state.insert(path, Inode::File(File::default()))?;
+        self.opened(&mut state, inode, path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<SimLock> {
+        let mut state = self.state();
+        if state.resolve(path).is_err() {
+            state.insert(path, Inode::File(File::default()))?;
+        }
+        if state.locks.contains(path) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.locks.insert(path.to_owned());
+        Ok(SimLock {
+            disk: self.clone(),
+            path: path.to_owned(),
+            generation: state.generation,
+        })
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let mut so_far = PathBuf::new();
+        for component in path.components() {
+            so_far.push(component);
+            if state.resolve(&so_far).is_err() {
+                state.insert(&so_far, Inode::Folder(Folder::default()))?;
+            }
+        }
+        let inode = state.resolve(path)?;
+        state.folder(inode).map(|_| ())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Change, from)?;
+        let inode = state.resolve(from)?;
+        let (from_folder, from_name) = state.parent(from)?;
+        let (to_folder, to_name) = state.parent(to)?;
+        if from_folder == to_folder {
+            state.change(from_folder, NameChange::Rename(from_name, to_name))?;
+        } else {
+            state.change(to_folder, NameChange::Insert(to_name, inode))?;
+            state.change(from_folder, NameChange::Remove(from_name))?;
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Change, path)?;
+        let inode = state.resolve(path)?;
+        state.file(inode)?;
+        let (folder, name) = state.parent(path)?;
+        state.change(folder, NameChange::Remove(name))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Change, path)?;
+        let inode = state.resolve(path)?;
+        state.folder(inode)?;
+        let (folder, name) = state.parent(path)?;
+        state.change(folder, NameChange::Remove(name))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.fail_if_due(Call::Change, path)?;
+        let inode = state.resolve(path)?;
+        let folder = state.folder(inode)?;
+        folder.durable = folder.names.clone();
+        folder.journal.clear();
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut state = self.state();
+        let inode = state.resolve(path)?;
+        let names = state.folder(inode)?.names.clone();
+        let entries = names.into_iter().map(|(name, inode)| {
+            let (is_dir, length) = match state.inodes.get(&inode) {
+                Some(Inode::File(file)) => (false, file.content.len() as u64),
+                Some(Inode::Folder(_)) | None => (true, 0),
+            };
+            DirEntry {
+                name,
+                is_dir,
+                length,
+            }
+        });
+        Ok(entries.collect())
+    }
+
+    fn space(&self, _path: &Path) -> io::Result<Space> {
+        let state = self.state();
+        Ok(Space {
+            total: state.capacity,
+            usable: state.capacity.saturating_sub(state.used()),
+        })
+    }
+}
+
+impl SimFile {
+    /// The disk's state, unless this file's process is gone.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.state();
+        if state.generation == self.generation {
+            Ok(state)
+        } else {
+            Err(io::Error::other(
+                "the process that opened this file is gone",
+            ))
+        }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut state = self.alive()?;
+        state.fail_if_due(Call::Read, &self.path)?;
+        let content = &state.file(self.inode)?.content;
+        let start = usize::try_from(position)
+            .unwrap_or(usize::MAX)
+            .min(content.len());
+        let read = buffer.len().min(content.len() - start);
+        buffer[..read].copy_from_slice(&content[start..start + read]);
+        Ok(read)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let start = usize::try_from(position).map_err(io::Error::other)?;
+        let failed = state.fail_if_due(Call::Write, &self.path);
+        let length = state.file(self.inode)?.content.len();
+        let growth = (start + bytes.len()).saturating_sub(length) as u64;
+        let room = state.capacity.saturating_sub(state.used());
+        let result = match failed {
+            Ok(()) if growth > room => Err(io::ErrorKind::StorageFull.into()),
+            result => result,
+        };
+        // Of a write that fails, some bytes may be there.
+        let written = match &result {
+            Ok(()) => bytes.len(),
+            Err(_) => state.random.below(bytes.len() + 1),
+        };
+        state.file(self.inode)?.write(&bytes[..written], start);
+        result
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.alive()?.file(self.inode)?.content.len() as u64)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let mut state = self.alive()?;
+        state.fail_if_due(Call::Change, &self.path)?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        state.file(self.inode)?.set_length(length);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let failed = state.fail_if_due(Call::Sync, &self.path);
+        let file = state.file(self.inode)?;
+        match failed {
+            Ok(()) => file.sync(),
+            Err(_) => file.dirty.clear(),
+        }
+        failed
+    }
+
+    fn start_writeback(&self, _position: u64, _length: u64) {}
+
+    fn reserve(&self, _position: u64, _length: u64) {}
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.alive()
+            && let Ok(file) = state.file(self.inode)
+        {
+            file.handles = file.handles.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.generation == self.generation {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+impl State {
+    fn end_process(&mut self) {
+        self.generation += 1;
+        self.locks.clear();
+    }
+
+    fn fail_if_due(&mut self, call: Call, path: &Path) -> io::Result<()> {
+        let path = path.to_string_lossy();
+        for fault in &mut self.faults {
+            if fault.call != call || fault.times == 0 || !path.contains(&fault.path_contains) {
+                continue;
+            }
+            if fault.after > 0 {
+                fault.after -= 1;
+                continue;
+            }
+            fault.times -= 1;
+            return Err(fault.kind.into());
+        }
+        Ok(())
+    }
+
+    fn used(&self) -> u64 {
+        let files = self.inodes.values().map(|inode| match inode {
+            Inode::File(file) => file.content.len() as u64,
+            Inode::Folder(_) => 0,
+        });
+        files.sum()
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<u64> {
+        let names = path.components().filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_string_lossy()),
+            Component::Prefix(_)
+            | Component::RootDir
+            | Component::CurDir
+            | Component::ParentDir => None,
+        });
+        let mut inode = ROOT;
+        for name in names {
+            let Some(Inode::Folder(folder)) = self.inodes.get(&inode) else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            inode = *folder
+                .names
+                .get(name.as_ref())
+                .ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(inode)
+    }
+
+    /// The folder that a path's last name is in, and that name.
+    fn parent(&self, path: &Path) -> io::Result<(u64, String)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let folder = self.resolve(path.parent().unwrap_or(Path::new("")))?;
+        Ok((folder, name.to_string_lossy().into_owned()))
+    }
+
+    fn insert(&mut self, path: &Path, inode: Inode) -> io::Result<u64> {
+        if self.resolve(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (folder, name) = self.parent(path)?;
+        let number = self.next_inode;
+        self.next_inode += 1;
+        self.inodes.insert(number, inode);
+        self.change(folder, NameChange::Insert(name, number))?;
+        Ok(number)
+    }
+
+    fn file(&mut self, inode: u64) -> io::Result<&mut File> {
+        match self.inodes.get_mut(&inode) {
+            Some(Inode::File(file)) => Ok(file),
+            Some(Inode::Folder(_)) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn folder(&mut self, inode: u64) -> io::Result<&mut Folder> {
+        match self.inodes.get_mut(&inode) {
+            Some(Inode::Folder(folder)) => Ok(folder),
+            Some(Inode::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn change(&mut self, folder: u64, change: NameChange) -> io::Result<()> {
+        self.folder(folder)?.change(change);
+        self.changes += 1;
+        if self.changes > CHANGES_MAX {
+            self.drop_unreachable();
+        }
+        Ok(())
+    }
+
+    /// Files and folders that no name leads to any more, now or after a crash, and that nobody has open.
+    fn drop_unreachable(&mut self) {
+        self.changes = 0;
+        let mut reached = BTreeSet::from([ROOT]);
+        let mut open = vec![ROOT];
+        while let Some(inode) = open.pop() {
+            if let Some(Inode::Folder(folder)) = self.inodes.get(&inode) {
+                let inserted = folder.journal.iter().filter_map(|change| match change {
+                    NameChange::Insert(_, inode) => Some(inode),
+                    NameChange::Remove(_) | NameChange::Rename(_, _) => None,
+                });
+                let children = folder
+                    .names
+                    .values()
+                    .chain(folder.durable.values())
+                    .chain(inserted);
+                open.extend(children.filter(|child| reached.insert(**child)));
+            }
+        }
+        self.inodes.retain(|inode, entry| {
+            reached.contains(inode) || matches!(entry, Inode::File(file) if file.handles > 0)
+        });
+    }
+}
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+impl Folder {
+    fn change(&mut self, change: NameChange) {
+        apply(&mut self.names, &change);
+        self.journal.push(change);
+    }
+
+    /// A part of the changes, the first ones, got to the disk.
+    fn crash(&mut self, random: &mut Random) {
+        let kept = random.below(self.journal.len() + 1);
+        for change in &self.journal[..kept] {
+            apply(&mut self.durable, change);
+        }
+        self.names = self.durable.clone();
+        self.journal.clear();
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, u64>, change: &NameChange) {
+    match change {
+        NameChange::Insert(name, inode) => {
+            names.insert(name.clone(), *inode);
+        }
+        NameChange::Remove(name) => {
+            names.remove(name);
+        }
+        NameChange::Rename(from, to) => {
+            if let Some(inode) = names.remove(from) {
+                names.insert(to.clone(), inode);
+            }
+        }
+    }
+}
+
+impl File {
+    fn write(&mut self, bytes: &[u8], start: usize) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = start + bytes.len();
+        if end > self.content.len() {
+            self.content.resize(end, 0);
+        }
+        self.content[start..end].copy_from_slice(bytes);
+        self.dirty.extend(start / PAGE..=(end - 1) / PAGE);
+    }
+
+    fn set_length(&mut self, length: usize) {
+        self.content.resize(length, 0);
+        self.shortest = self.shortest.min(length);
+        self.dirty.retain(|page| page * PAGE < length);
+        // The rest of the last page is zeros now.
+        self.dirty
+            .extend(length.checked_sub(1).map(|last| last / PAGE));
+    }
+
+    fn sync(&mut self) {
+        self.durable.truncate(self.shortest);
+        self.durable.resize(self.content.len(), 0);
+        self.shortest = self.content.len();
+        for page in std::mem::take(&mut self.dirty) {
+            let range = page * PAGE..((page + 1) * PAGE).min(self.content.len());
+            self.durable[range.clone()].copy_from_slice(&self.content[range]);
+        }
+    }
+
+    /// The length is one of those between the last durable and the present one; each dirty page is new or old.
+    fn crash(&mut self, random: &mut Random) {
+        let (old, new) = (self.durable.len(), self.content.len());
+        let length = match random.below(4) {
+            0 => old,
+            1 => new,
+            _ => old.min(new) + random.below(old.abs_diff(new) + 1),
+        };
+        let all_or_none = random.below(3);
+        self.durable.resize(length, 0);
+        for page in std::mem::take(&mut self.dirty) {
+            let kept = match all_or_none {
+                0 => false,
+                1 => true,
+                _ => random.below(2) == 0,
+            };
+            let range = page * PAGE..((page + 1) * PAGE).min(length).min(new);
+            if kept && range.start < range.end {
+                self.durable[range.clone()].copy_from_slice(&self.content[range]);
+            }
+        }
+        self.content = self.durable.clone();
+        self.shortest = length;
+        self.handles = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taffrail_log::{
+        CheckpointKind, Log, LogConfig, LogDirectory, OpenFiles, PartitionFolder, ReadLimits,
+    };
+    use taffrail_protocol::records::{Batches, RecordBatchBuilder, patch_base_offset_and_epoch};
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    fn write(disk: &SimDisk, path: &str, bytes: &[u8]) -> SimFile {
+        let file = disk.create(Path::new(path)).expect("a new file");
+        file.write_all_at(bytes, 0).expect("room");
+        file
+    }
+
+    #[test]
+    fn what_was_synced_survives_and_the_rest_may_not() {
+        let mut lost_name = 0;
+        let mut lost_content = 0;
+        for seed in 0..200 {
+            let disk = SimDisk::new(seed);
+            disk.create_dir_all(Path::new("/a")).expect("a new folder");
+            disk.sync_dir(Path::new("/")).expect("there");
+            write(&disk, "/a/synced", b"whole")
+                .sync()
+                .expect("no fault");
+            disk.sync_dir(Path::new("/a")).expect("there");
+            write(&disk, "/a/unsynced", b"half");
+            let nameless = write(&disk, "/a/nameless", b"whole");
+            nameless.sync().expect("no fault");
+            disk.crash();
+            assert_eq!(
+                disk.read(Path::new("/a/synced")).expect("durable"),
+                b"whole"
+            );
+            match disk.read(Path::new("/a/unsynced")) {
+                Ok(content) if content == b"half" => {}
+                Ok(_) => lost_content += 1,
+                Err(_) => lost_name += 1,
+            }
+            // A name that is there leads to what was synced.
+            if let Ok(content) = disk.read(Path::new("/a/nameless")) {
+                assert_eq!(content, b"whole");
+            }
+            assert!(nameless.length().is_err(), "its process is gone");
+        }
+        assert!(
+            lost_name > 20 && lost_content > 20,
+            "{lost_name} names and {lost_content} contents of 200 lost"
+        );
+    }
+
+    #[test]
+    fn a_kill_loses_nothing_and_frees_locks() {
+        let disk = SimDisk::new(1);
+        write(&disk, "/file", b"here");
+        let held = disk.lock(Path::new("/lock")).expect("free");
+        assert_eq!(
+            disk.lock(Path::new("/lock"))
+                .err()
+                .map(|error| error.kind()),
+            Some(io::ErrorKind::WouldBlock)
+        );
+        disk.kill();
+        let second = disk.lock(Path::new("/lock")).expect("free again");
+        // The guard of the dead process does not open the new one's lock.
+        drop(held);
+        assert!(disk.lock(Path::new("/lock")).is_err());
+        drop(second);
+        assert_eq!(disk.read(Path::new("/file")).expect("kept"), b"here");
+    }
+
+    #[test]
+    fn faults_come_when_they_are_due() {
+        let disk = SimDisk::new(1);
+        let file = write(&disk, "/file", b"old");
+        file.sync().expect("no fault yet");
+        disk.sync_dir(Path::new("/")).expect("no fault yet");
+        let kind = io::ErrorKind::Other;
+        disk.inject(Fault {
+            call: Call::Sync,
+            path_contains: "file".to_owned(),
+            kind,
+            after: 0,
+            times: 1,
+        });
+        file.write_all_at(b"new", 0).expect("no write fault");
+        assert!(file.sync().is_err());
+        // The one after succeeds, and writes nothing of what the failed one should have.
+        assert!(file.sync().is_ok());
+        disk.crash();
+        assert_eq!(disk.read(Path::new("/file")).expect("durable"), b"old");
+        disk.set_capacity(4);
+        let file = disk.open(Path::new("/file")).expect("there");
+        assert_eq!(
+            file.write_all_at(b"12345", 0)
+                .err()
+                .map(|error| error.kind()),
+            Some(io::ErrorKind::StorageFull)
+        );
+    }
+
+    /// A log on a disk that loses power again and again: every record below the last flush is there, what is there is
+    /// what was appended, and the log goes on.
+    #[test]
+    fn a_log_never_loses_what_it_flushed() {
+        for seed in 0..300 {
+            PowerLoss::new(seed).run();
+        }
+    }
+
+    struct PowerLoss {
+        disk: SimDisk,
+        random: Random,
+        config: Arc<LogConfig>,
+        /// Batches by base offset, as they were appended in the life of the log that is there.
+        appended: BTreeMap<i64, Vec<u8>>,
+        flushed: i64,
+        epoch: i32,
+    }
+
+    impl PowerLoss {
+        fn new(seed: u64) -> PowerLoss {
+            let config = LogConfig {
+                segment_bytes: 20_000,
+                index_interval_bytes: 1000,
+                retention_bytes: Some(60_000),
+                recycle_segments: true,
+                ..LogConfig::default()
+            };
+            PowerLoss {
+                disk: SimDisk::new(seed),
+                random: Random(seed ^ 0xabcd),
+                config: Arc::new(config),
+                appended: BTreeMap::new(),
+                flushed: 0,
+                epoch: 0,
+            }
+        }
+
+        fn directory(&self) -> LogDirectory<SimDisk> {
+            LogDirectory::open(
+                self.disk.clone(),
+                Path::new("/data"),
+                "cluster",
+                1,
+                [1; 16],
+                OpenFiles::new(3),
+            )
+            .expect("a usable directory")
+        }
+
+        fn run(&mut self) {
+            self.disk
+                .create_dir_all(Path::new("/data"))
+                .expect("a new folder");
+            self.disk.sync_dir(Path::new("/")).expect("no fault");
+            let directory = self.directory();
+            let mut log = directory
+                .create_log("t", 0, [2; 16], Arc::clone(&self.config), NOW)
+                .expect("a new log");
+            drop(directory);
+            let mut wall_ms = NOW;
+            for _ in 0..6 {
+                for _ in 0..self.random.below(60) {
+                    wall_ms += 1000 * 60;
+                    self.step(&mut log, wall_ms);
+                }
+                drop(log);
+                if self.random.below(4) == 0 {
+                    self.disk.kill();
+                } else {
+                    self.disk.crash();
+                }
+                log = self.reopen(wall_ms);
+            }
+        }
+
+        fn step(&mut self, log: &mut Log<SimDisk>, wall_ms: i64) {
+            match self.random.below(20) {
+                0 => self.flushed = log.flush().expect("no fault"),
+                1 => {
+                    let active = log.active_base_offset();
+                    if let Some(flush) = log.begin_flush(active).expect("no fault") {
+                        self.flushed = log
+                            .finish_flush(flush.run())
+                            .expect("no fault")
+                            .max(self.flushed);
+                    }
+                }
+                2 => log.directory().write_checkpoints().expect("no fault"),
+                3 => {
+                    self.epoch += 1;
+                    log.assign_epoch(self.epoch).expect("a higher epoch");
+                }
+                4 => {
+                    let end = log.log_end_offset();
+                    log.retire_segments(wall_ms, end)
+                        .expect("no fault")
+                        .remove()
+                        .expect("no fault");
+                }
+                5 => {
+                    let back = self.random.below(20) as i64;
+                    let target = (log.log_end_offset() - back).max(log.log_start_offset());
+                    let end = log.truncate_to(target, wall_ms).expect("within the log");
+                    self.appended.split_off(&end);
+                    self.flushed = self.flushed.min(end);
+                    // What is truncated is what the leader of a newer epoch does not have.
+                    self.epoch += 1;
+                }
+                6 => log.release_memory().expect("no fault"),
+                _ => self.append(log, wall_ms),
+            }
+        }
+
+        fn append(&mut self, log: &mut Log<SimDisk>, wall_ms: i64) {
+            let mut builder = RecordBatchBuilder::new(0, wall_ms);
+            let value = vec![self.random.below(256) as u8; self.random.below(3000)];
+            for _ in 0..=self.random.below(3) {
+                builder.push(Some(b"key"), Some(&value), &[]);
+            }
+            let mut batch = builder.build();
+            let appended = log
+                .append_leader(&mut batch, self.epoch, wall_ms)
+                .expect("room");
+            patch_base_offset_and_epoch(&mut batch, appended.first_offset, self.epoch);
+            self.appended.insert(appended.first_offset, batch);
+        }
+
+        fn reopen(&mut self, wall_ms: i64) -> Log<SimDisk> {
+            let directory = self.directory();
+            let folder = PartitionFolder::live("t", 0);
+            let (mut log, _) = directory
+                .open_log(&folder, Arc::clone(&self.config), wall_ms)
+                .expect("recoverable");
+            assert_eq!(log.topic_id(), Some([2; 16]));
+            let end = log.log_end_offset();
+            assert!(
+                end >= self.flushed,
+                "ends at {end}, flushed up to {}",
+                self.flushed
+            );
+            assert!(log.recovery_point() <= end);
+            let checkpointed = directory.checkpointed(CheckpointKind::RecoveryPoint, "t", 0);
+            assert_eq!(checkpointed, Some(log.recovery_point()));
+            let mut offset = log.log_start_offset();
+            let limits = ReadLimits {
+                max_bytes: 1 << 20,
+                min_one: true,
+                end_offset: i64::MAX,
+            };
+            while let Some(range) = log.read(offset, limits).expect("intact") {
+                let mut bytes = Vec::new();
+                range.read_into(&mut bytes).expect("intact");
+                for batch in Batches::new(&bytes) {
+                    let (header, range) = batch.expect("intact");
+                    let expected = self.appended.get(&header.base_offset);
+                    assert!(
+                        expected.is_some_and(|expected| expected[..] == bytes[range]),
+                        "offset {}",
+                        header.base_offset
+                    );
+                    offset = header.next_offset();
+                }
+            }
+            assert_eq!(offset, end, "no hole before the end");
+            self.appended.split_off(&end);
+            // What is there now was read from the disk, but only a flush says that it is durable.
+            self.flushed = self.flushed.min(end);
+            self.epoch = self
+                .epoch
+                .max(log.epochs().latest().map_or(0, |latest| latest.epoch));
+            log
+        }
+    }
+}
