@@ -81,12 +81,16 @@ pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, connection: &mut Connectio
     if !api.is_served(version) {
         return Handled::Close(format!("API {api:?} version {version} is not served"));
     }
-    match api {
+    let handled = match api {
         ApiKey::Produce => api::produce::handle(broker, &context, frame, body),
         ApiKey::Fetch => api::fetch::handle(broker, &context, &frame[body..]),
         ApiKey::PeerHello => cluster::handle_hello(broker, connection, &context, &frame[body..]),
         _ => route(broker, context, &frame[body..]),
+    };
+    if matches!(handled, Handled::Close(_)) {
+        broker.metrics().request_error(api);
     }
+    handled
 }
 
 /// Every API whose handler is a plain function from request to response.

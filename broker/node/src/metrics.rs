@@ -13,9 +13,8 @@ pub struct NodeMetrics {
     pub registry: Registry,
     pub(crate) topics: TopicFamilies,
     by_topic: RwLock<BTreeMap<String, Arc<TopicMetrics>>>,
-    requests: IntCounterVec,
     requests_by_api: BTreeMap<ApiKey, IntCounter>,
-    pub(crate) request_errors: IntCounterVec,
+    request_errors: IntCounterVec,
     pub(crate) partition_count: IntGauge,
     pub(crate) leader_count: IntGauge,
     pub(crate) under_replicated_partitions: IntGauge,
@@ -160,7 +159,6 @@ impl NodeMetrics {
                 "Offsets of this broker's replicas (taffrail.metrics.per.partition=true).",
                 &["topic", "partition", "offset"],
             ),
-            requests,
             requests_by_api,
             registry,
         }
@@ -171,6 +169,11 @@ impl NodeMetrics {
         if let Some(counter) = self.requests_by_api.get(&api) {
             counter.inc();
         }
+    }
+
+    /// Counts a request that was answered by closing the connection.
+    pub(crate) fn request_error(&self, api: ApiKey) {
+        self.request_errors.with_label_values(&[&format!("{api:?}")]).inc();
     }
 
     /// The counters of one topic.

@@ -92,7 +92,6 @@ fn begin<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, request: Fet
         broker: Arc::clone(broker),
         context: context.clone(),
         fetcher,
-        read_committed: request.isolation_level == 1,
         bytes_max: usize::try_from(request.max_bytes.min(broker.config.fetch_max_bytes)).unwrap_or(0),
         bytes_min: usize::try_from(request.min_bytes.min(request.max_bytes)).unwrap_or(0),
         deadline: broker.env.now() + Duration::from_millis(wait),
@@ -194,7 +193,6 @@ struct Fetch<E: Env> {
     broker: Arc<Broker<E>>,
     context: RequestContext,
     fetcher: Fetcher,
-    read_committed: bool,
     bytes_max: usize,
     bytes_min: usize,
     deadline: Instant,
@@ -261,7 +259,6 @@ impl<E: Env> Fetch<E> {
             &ReadRequest {
                 position: cached.position,
                 fetcher: self.fetcher,
-                read_committed: self.read_committed,
                 bytes_max: wanted.min(remaining),
                 min_one,
                 note_follower: first,

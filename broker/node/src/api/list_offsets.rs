@@ -20,6 +20,8 @@ use crate::env::Env;
 use crate::errors::code_of;
 use crate::partition::Fetcher;
 
+/// First version that tells the leader epoch of what was found.
+const LEADER_EPOCH_VERSION: i16 = 4;
 /// First version whose clients know OFFSET_NOT_AVAILABLE.
 const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 /// The `replica_id` of a debugging consumer that may see up to the log end (Kafka's `DEBUGGING_CONSUMER_ID`).
@@ -66,7 +68,7 @@ fn answer<E: Env>(broker: &Broker<E>, context: &RequestContext, asked: &Asked<'_
             error_code: ErrorCode::None.code(),
             timestamp,
             offset,
-            leader_epoch,
+            leader_epoch: if context.version >= LEADER_EPOCH_VERSION { leader_epoch } else { -1 },
         },
         Err(error) => {
             let error = match error {

@@ -84,7 +84,7 @@ impl<E: Env> Groups<E> {
     }
 
     /// The coordinator of a group, if it is here and loaded. Clients retry on every error but the first.
-    pub(super) fn shard_of(&self, image: &Image, group_id: &str) -> Result<Arc<Shard<E>>, ErrorKind> {
+    fn shard_of(&self, image: &Image, group_id: &str) -> Result<Arc<Shard<E>>, ErrorKind> {
         if group_id.is_empty() {
             return Err(ErrorKind::InvalidGroupId);
         }
@@ -155,7 +155,7 @@ impl<E: Env> Groups<E> {
     }
 
     /// A coordinator could not write what it decided: it is read back from the log.
-    pub(super) fn reload(&self, broker: &Arc<Broker<E>>, failed: &Arc<Shard<E>>) {
+    fn reload(&self, broker: &Arc<Broker<E>>, failed: &Arc<Shard<E>>) {
         let id = failed.partition().id;
         {
             let mut slots = self.slots();

@@ -16,8 +16,7 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicPartition};
 use taffrail_core::producer::Producers;
 use taffrail_core::replica::{Effect, Follower, Leader, LocalLog};
-use taffrail_log::{CheckpointKind, Disk, Log, LogConfig, LogError};
-use taffrail_protocol::ErrorCode;
+use taffrail_log::{CheckpointKind, Log, LogConfig, LogError};
 
 use crate::env::Env;
 use crate::metrics::TopicMetrics;
@@ -77,7 +76,6 @@ pub(crate) struct ReplicaNumbers {
     pub(crate) log_end_offset: i64,
     pub(crate) low_watermark: Option<i64>,
     pub(crate) size: u64,
-    pub(crate) leader_epoch: LeaderEpoch,
     /// Every other replica, for a leader: broker, log end offset, in the ISR.
     pub(crate) followers: Vec<(BrokerId, Option<i64>, bool)>,
     pub(crate) isr_len: usize,
@@ -159,7 +157,6 @@ impl<E: Env> Partition<E> {
             log_end_offset: log.log_end_offset(),
             low_watermark: None,
             size: log.size(),
-            leader_epoch: replica.role.leader_epoch(),
             followers: Vec::new(),
             isr_len: 0,
             min_isr: 0,
@@ -320,21 +317,3 @@ pub(crate) fn replica_settings(
         flush_ack: config.flush == FlushPolicy::Ack,
     }
 }
-
-/// The code of a refusal that a partition gave, for answers that carry codes.
-pub(crate) fn code_of(result: &Result<(), ErrorKind>) -> i16 {
-    match result {
-        Ok(()) => ErrorCode::None.code(),
-        Err(error) => crate::errors::code_of(*error).code(),
-    }
-}
-
-const _: fn() = || {
-    fn is_send<T: Send>() {}
-    fn check<E: Env>()
-    where
-        <E::Disk as Disk>::File: Send,
-    {
-        is_send::<Arc<Partition<E>>>();
-    }
-};

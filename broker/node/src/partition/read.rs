@@ -25,7 +25,6 @@ pub(crate) enum Fetcher {
 pub(crate) struct ReadRequest {
     pub(crate) position: Position,
     pub(crate) fetcher: Fetcher,
-    pub(crate) read_committed: bool,
     pub(crate) bytes_max: usize,
     /// Whether the first batch is returned even if it alone is larger.
     pub(crate) min_one: bool,
@@ -128,7 +127,7 @@ impl<E: Env> Partition<E> {
             result.last_stable_offset = leader.high_watermark();
         }
         let (end, end_offset) = match request.fetcher {
-            // Without transactions every committed record is stable: the last stable offset is the high watermark.
+            // Without transactions both isolation levels see the same: every committed record is stable: the last stable offset is the high watermark.
             Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
             Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
         };
