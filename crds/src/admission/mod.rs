@@ -6,7 +6,7 @@ mod structural;
 use std::fmt;
 use std::sync::LazyLock;
 
-use kube_cel::{ErrorKind, Validator};
+use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -53,19 +53,24 @@ pub enum Admitted {
 struct Kind {
     name: &'static str,
     schema: Value,
+    rules: CompiledSchema,
 }
 
-/// The schemas by kind, taken from the generated definitions once.
+/// The schemas by kind, with their rules compiled, taken from the generated definitions once.
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     definitions()
         .iter()
-        .map(|definition| Kind {
-            name: if definition.value["spec"]["names"]["kind"] == "Cluster" {
-                "Cluster"
-            } else {
-                "Topic"
-            },
-            schema: schema(&definition.value).clone(),
+        .map(|definition| {
+            let schema = schema(&definition.value);
+            Kind {
+                name: if definition.value["spec"]["names"]["kind"] == "Cluster" {
+                    "Cluster"
+                } else {
+                    "Topic"
+                },
+                schema: schema.clone(),
+                rules: compile_schema(schema),
+            }
         })
         .collect()
 });
@@ -80,7 +85,7 @@ pub fn admit(manifest: &Value, old: Option<&Value>) -> Result<Admitted, Vec<Fiel
 
     let object = kube_cel::apply_defaults(&kind.schema, manifest);
     structural::check(&kind.schema, &object, &mut errors);
-    check_rules(&kind.schema, &object, old, &mut errors);
+    check_rules(&kind.rules, &object, old, &mut errors);
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -188,9 +193,9 @@ fn is_dns_subdomain(name: &str) -> bool {
 
 /// Evaluates the CEL rules. If the shape is already wrong, rules may fail to evaluate; only plain refusals are
 /// reported then, since the shape errors say the rest.
-fn check_rules(schema: &Value, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn check_rules(rules: &CompiledSchema, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let shape_is_right = errors.is_empty();
-    let Err(failures) = Validator::new().validate(schema, object, old) else {
+    let Err(failures) = Validator::new().validate_compiled(rules, object, old) else {
         return;
     };
     for failure in failures.into_vec() {

@@ -1,0 +1,679 @@
+//! One run of a local cluster: what is wanted, what was seen, and what is done about the difference. It does no waiting:
+//! `run` calls it when something happened, and carries its jobs to the brokers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use taffrail_crds::{ClusterStatus, ConditionStatus, ListenerStatus, TopicStatus};
+
+use super::LocalError;
+use super::broker_file::{properties, text};
+use super::folder::{DataFolder, replace, status_file};
+use super::intent::{only_cluster, take};
+use super::memory::{KeptTopic, Memory};
+use super::ports::Ports;
+use super::probe::{Addresses, Health, Job};
+use super::report::{
+    BrokerReport, ClusterReport, KeptReport, PartitionReport, Report, TopicReport,
+};
+use super::supervisor::{BrokerCommand, Supervisor};
+use crate::manifest::{self, Objects};
+use crate::metrics::{Metrics, PassResult};
+use crate::object::ObjectKey;
+use crate::observed::{ManagedTopic, Observed, ObservedBroker, ObservedKafka};
+use crate::plan::{Plan, PlannedStep, Step, plan};
+use crate::refusal::{Concern, Reason, Refusal};
+use crate::status::{Failures, cluster_status, refused_status, topic_status};
+use crate::validate::{Intent, Valid, validate};
+
+/// What a run is started with.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    /// The manifest file.
+    pub(super) file: PathBuf,
+    /// The broker program.
+    pub(super) binary: PathBuf,
+    /// Its ports.
+    pub(super) ports: Ports,
+    /// First port.
+    pub(super) base_port: u16,
+    /// Counts what the run does.
+    pub(super) metrics: Metrics,
+}
+
+/// What a pass leaves to be carried to the brokers.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Steps for the worker; the pass ends when they are done.
+    Apply(Vec<PlannedStep>),
+    /// The pass has ended.
+    Ended,
+}
+
+/// The run.
+#[derive(Debug)]
+pub(super) struct Session {
+    setup: Setup,
+    folder: DataFolder,
+    memory: Memory,
+    /// The processes.
+    pub(super) supervisor: Supervisor,
+    started_with: BTreeMap<i32, ObservedBroker>,
+    health: BTreeMap<i32, Health>,
+    valid: Valid,
+    kafka: ObservedKafka,
+    plan: Plan,
+    failures: Failures,
+    failures_before: Failures,
+    cluster_status: ClusterStatus,
+    topic_statuses: BTreeMap<ObjectKey, TopicStatus>,
+    file_error: Option<String>,
+    written: String,
+    began: Option<(Instant, bool)>,
+}
+
+impl Session {
+    /// A run over a locked folder, before anything is started. The file's objects are in force from here on.
+    pub(super) fn new(
+        setup: Setup,
+        folder: DataFolder,
+        mut memory: Memory,
+        objects: &Objects,
+    ) -> Result<Self, LocalError> {
+        let cluster = only_cluster(&setup.file, objects)?;
+        let intent = take(cluster, objects, &mut memory);
+        let valid = judge(&intent, objects);
+        if let Err(refusal) = &valid.cluster.config {
+            // While it runs this is a condition; at the start there would be nothing to see it on.
+            return Err(LocalError::Cluster {
+                path: setup.file,
+                cluster: valid.cluster.key.to_string(),
+                message: refusal.message.clone(),
+            });
+        }
+        memory.save(folder.path())?;
+        Ok(Self {
+            setup,
+            folder,
+            memory,
+            supervisor: Supervisor::default(),
+            started_with: BTreeMap::new(),
+            health: BTreeMap::new(),
+            valid,
+            kafka: ObservedKafka::Absent,
+            plan: Plan::default(),
+            failures: Failures::new(),
+            failures_before: Failures::new(),
+            cluster_status: ClusterStatus::default(),
+            topic_statuses: BTreeMap::new(),
+            file_error: None,
+            written: String::new(),
+            began: None,
+        })
+    }
+
+    /// Takes the changed file. An unusable one changes nothing; the error is for the person who wrote it.
+    pub(super) fn reload(&mut self) -> Result<(), LocalError> {
+        let loaded = self.load_file();
+        self.file_error = loaded.as_ref().err().map(ToString::to_string);
+        let objects = loaded?;
+        let intent = take(
+            only_cluster(&self.setup.file, &objects)?,
+            &objects,
+            &mut self.memory,
+        );
+        self.valid = judge(&intent, &objects);
+        self.memory.save(self.folder.path())
+    }
+
+    fn load_file(&self) -> Result<Objects, LocalError> {
+        let objects = manifest::objects(&manifest::read(&self.setup.file)?)?;
+        let (key, cluster, _) = only_cluster(&self.setup.file, &objects)?;
+        if *key != self.memory.cluster {
+            return Err(other_cluster(self.folder.path(), &self.memory, key));
+        }
+        Ports::new(self.setup.base_port, cluster.spec.brokers)?;
+        Ok(objects)
+    }
+
+    /// What to ask the brokers for the next pass.
+    pub(super) fn begin_pass(&mut self, now: Instant) -> Job {
+        self.began = Some((now, false));
+        let key = &self.valid.cluster.key;
+        self.setup
+            .metrics
+            .pass_began(&key.namespace, &key.name, unix_seconds());
+        let brokers = self.started_with.keys().map(|&id| {
+            let addresses = Addresses {
+                client: self.setup.ports.client(id),
+                http: self.setup.ports.metrics(id),
+            };
+            (id, addresses)
+        });
+        Job::Observe {
+            brokers: brokers.collect(),
+            configured: self
+                .valid
+                .topics
+                .iter()
+                .map(|topic| topic.name.clone())
+                .collect(),
+        }
+    }
+
+    /// Goes on with a pass: plans, does what concerns brokers, and hands out what concerns topics.
+    pub(super) fn observed(
+        &mut self,
+        health: BTreeMap<i32, Health>,
+        kafka: ObservedKafka,
+        now: Instant,
+    ) -> Next {
+        self.health = health;
+        self.kafka = if self.memory.brokers.is_empty() {
+            ObservedKafka::Absent
+        } else {
+            kafka
+        };
+        self.remember_topics();
+        let observed = self.world();
+        self.plan = plan(&self.valid, &observed);
+        self.failures.clear();
+        let mut for_topics = Vec::new();
+        let mut brokers_change = false;
+        for planned in self.plan.steps.clone() {
+            match &planned.step {
+                Step::CreateBroker { broker } => {
+                    let result = self.create_broker(*broker);
+                    brokers_change = true;
+                    self.step_ended(&planned, result.err().map(|error| error.to_string()));
+                }
+                Step::UpdateBroker { broker } => {
+                    let result = self.update_broker(*broker, now);
+                    brokers_change = true;
+                    self.step_ended(&planned, result.err().map(|error| error.to_string()));
+                }
+                Step::RemoveBroker { broker } => {
+                    self.supervisor.remove(*broker, now);
+                    self.started_with.remove(broker);
+                    self.memory.brokers.retain(|id| id != broker);
+                    self.step_ended(&planned, None);
+                }
+                Step::ReleaseTopic { name, .. } => {
+                    self.release_topic(name);
+                    self.step_ended(&planned, None);
+                }
+                Step::CreateTopic { .. }
+                | Step::AddPartitions { .. }
+                | Step::AlterTopicConfig { .. }
+                | Step::Reassign { .. }
+                | Step::DeleteTopic { .. } => for_topics.push(planned),
+            }
+        }
+        // Topics wait for the next look when brokers were touched just now.
+        if for_topics.is_empty() || brokers_change {
+            self.end_pass(&observed, now);
+            Next::Ended
+        } else {
+            Next::Apply(for_topics)
+        }
+    }
+
+    /// Ends a pass whose topic steps were carried out.
+    pub(super) fn applied(&mut self, results: Vec<(PlannedStep, Option<String>)>, now: Instant) {
+        for (planned, error) in results {
+            if error.is_none()
+                && let Step::DeleteTopic { name, .. } = &planned.step
+            {
+                self.memory.managed.remove(name);
+            }
+            self.step_ended(&planned, error);
+        }
+        let observed = self.world();
+        self.end_pass(&observed, now);
+    }
+
+    fn end_pass(&mut self, observed: &Observed, now: Instant) {
+        self.update_statuses(observed);
+        let key = self.valid.cluster.key.clone();
+        let (began, changed) = self.began.take().unwrap_or((now, false));
+        let result = if !self.failures.is_empty() {
+            PassResult::Failed
+        } else if changed {
+            PassResult::Changed
+        } else {
+            PassResult::Steady
+        };
+        let metrics = &self.setup.metrics;
+        metrics.pass_ended(
+            &key.namespace,
+            &key.name,
+            result,
+            now.saturating_duration_since(began),
+            unix_seconds(),
+        );
+        metrics.set_paused(self.valid.cluster.paused);
+        metrics.set_blocked(self.plan.refusals().map(|refusal| refusal.reason.word()));
+        let ready = self
+            .topic_statuses
+            .values()
+            .filter(|status| is_ready(&status.conditions))
+            .count();
+        metrics.set_managed("Topic", ready, self.topic_statuses.len() - ready);
+        let ready = usize::from(is_ready(&self.cluster_status.conditions));
+        metrics.set_managed("Cluster", ready, 1 - ready);
+        self.publish();
+    }
+
+    /// How soon to look again.
+    pub(super) fn next_look(&self) -> Duration {
+        if self.is_settled() {
+            Duration::from_millis(1000)
+        } else {
+            Duration::from_millis(200)
+        }
+    }
+
+    /// Whether all is as wanted, or waits for someone to change the manifest.
+    pub(super) fn is_settled(&self) -> bool {
+        let all_but_refused = |conditions: &[taffrail_crds::Condition], refusals: &[Refusal]| {
+            is_ready(conditions)
+                || refusals
+                    .iter()
+                    .any(|refusal| !refusal.reason.is_transient())
+        };
+        self.failures.is_empty()
+            && self.plan.steps.is_empty()
+            && matches!(self.kafka, ObservedKafka::Answered(_))
+            && all_but_refused(&self.cluster_status.conditions, &self.plan.cluster)
+            && self.topic_statuses.iter().all(|(key, status)| {
+                let refusals = self.plan.topics.get(key).map_or(&[][..], Vec::as_slice);
+                all_but_refused(&status.conditions, refusals)
+            })
+    }
+
+    /// What someone has to do something about, one line each: refusals that do not pass, and failures seen twice in a
+    /// row.
+    pub(super) fn complaints(&self) -> BTreeSet<String> {
+        let name = |object: Option<&ObjectKey>| match object {
+            None => format!("Cluster {}", self.valid.cluster.key),
+            Some(object) => format!("Topic {object}"),
+        };
+        let mut complaints = BTreeSet::new();
+        let refused = self
+            .plan
+            .topics
+            .iter()
+            .map(|(object, refusals)| (Some(object), refusals))
+            .chain([(None, &self.plan.cluster)]);
+        for (object, refusals) in refused {
+            for refusal in refusals
+                .iter()
+                .filter(|refusal| !refusal.reason.is_transient())
+            {
+                complaints.insert(format!("{}: not done: {refusal}", name(object)));
+            }
+        }
+        for (object, failures) in &self.failures {
+            let before = self.failures_before.get(object);
+            for failure in failures
+                .iter()
+                .filter(|failure| before.is_some_and(|before| before.contains(failure)))
+            {
+                complaints.insert(format!("{}: {failure}", name(object.as_ref())));
+            }
+        }
+        complaints
+    }
+
+    /// The brokers of the Cluster.
+    pub(super) fn brokers(&self) -> Vec<i32> {
+        (0..self.valid.cluster.brokers).collect()
+    }
+
+    /// Whether a broker said that it serves clients when it was last asked.
+    pub(super) fn is_broker_ready(&self, broker: i32) -> bool {
+        self.health.get(&broker).is_some_and(|health| health.ready)
+    }
+
+    /// Starts the brokers that have data but are more than the Cluster wants: their replicas are needed until they are
+    /// moved.
+    pub(super) fn start_surplus(&mut self) -> Result<(), LocalError> {
+        let surplus = self.memory.brokers.iter().copied();
+        let surplus: Vec<i32> = surplus
+            .filter(|broker| *broker >= self.valid.cluster.brokers)
+            .collect();
+        surplus
+            .into_iter()
+            .try_for_each(|broker| self.create_broker(broker))
+    }
+
+    fn create_broker(&mut self, broker: i32) -> Result<(), LocalError> {
+        self.setup.ports.check_free(broker)?;
+        let command = self.write_broker(broker)?;
+        // Written down first: a broker that ran may hold data.
+        if !self.memory.brokers.contains(&broker) {
+            self.memory.brokers.push(broker);
+            self.memory.brokers.sort_unstable();
+            self.memory.save(self.folder.path())?;
+        }
+        let program = command.program.clone();
+        self.supervisor
+            .start(broker, command)
+            .map(drop)
+            .map_err(LocalError::io(program))
+    }
+
+    fn update_broker(&mut self, broker: i32, now: Instant) -> Result<(), LocalError> {
+        let command = self.write_broker(broker)?;
+        self.supervisor.restart(broker, command, now);
+        Ok(())
+    }
+
+    fn write_broker(&mut self, broker: i32) -> Result<BrokerCommand, LocalError> {
+        let cluster = &self.valid.cluster;
+        let config = match &cluster.config {
+            Ok(config) => config.clone(),
+            // No step is planned for a refused configuration; a surplus broker keeps what it had.
+            Err(_) => self
+                .started_with
+                .get(&broker)
+                .map(|with| with.config.clone())
+                .unwrap_or_default(),
+        };
+        for volume in &cluster.volumes {
+            let path = self.folder.volume(broker, volume);
+            fs::create_dir_all(&path).map_err(LocalError::io(&path))?;
+        }
+        let properties = properties(
+            cluster,
+            &config,
+            &self.memory.voters,
+            broker,
+            self.setup.ports,
+            &self.folder,
+        );
+        let path = self.folder.properties(broker);
+        replace(&path, &text(&properties))?;
+        let with = ObservedBroker {
+            config,
+            volumes: cluster.volumes.clone(),
+            ready: false,
+            safe_to_stop: None,
+        };
+        self.started_with.insert(broker, with);
+        self.health.remove(&broker);
+        Ok(BrokerCommand {
+            program: self.setup.binary.clone(),
+            arguments: vec!["--config".to_owned(), path.display().to_string()],
+            log: self.folder.log(broker),
+        })
+    }
+
+    fn world(&self) -> Observed {
+        let brokers = self.started_with.iter().map(|(&id, with)| {
+            let health = self.health.get(&id).copied().unwrap_or_default();
+            let broker = ObservedBroker {
+                ready: health.ready,
+                safe_to_stop: health.safe_to_stop,
+                ..with.clone()
+            };
+            (id, broker)
+        });
+        Observed {
+            brokers: brokers.collect(),
+            kafka: self.kafka.clone(),
+            managed: self.memory.managed.clone(),
+        }
+    }
+
+    /// Writes down which topics exist for the Topic objects, so that a removal is noticed even if nothing runs then.
+    fn remember_topics(&mut self) {
+        let ObservedKafka::Answered(world) = &self.kafka else {
+            return;
+        };
+        let before = self.memory.clone();
+        for topic in &self.valid.topics {
+            let Some(existing) = world.topics.get(&topic.name) else {
+                continue;
+            };
+            let managed = ManagedTopic {
+                object: topic.key.clone(),
+                topic_id: Some(existing.topic_id.clone()),
+                deletion_policy: topic.deletion_policy,
+            };
+            self.memory.managed.insert(topic.name.clone(), managed);
+            self.memory.kept.remove(&topic.name);
+        }
+        self.memory.kept.retain(|name, kept| {
+            let existing = world.topics.get(name);
+            existing.is_some_and(|topic| kept.topic_id.as_ref() == Some(&topic.topic_id))
+        });
+        if self.memory != before {
+            self.save_memory();
+        }
+    }
+
+    fn release_topic(&mut self, name: &str) {
+        let Some(managed) = self.memory.managed.remove(name) else {
+            return;
+        };
+        let exists = match &self.kafka {
+            ObservedKafka::Answered(world) => world
+                .topics
+                .get(name)
+                .is_some_and(|topic| managed.topic_id.as_ref() == Some(&topic.topic_id)),
+            ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => false,
+        };
+        if exists {
+            let kept = KeptTopic {
+                object: managed.object,
+                topic_id: managed.topic_id,
+            };
+            self.memory.kept.insert(name.to_owned(), kept);
+        }
+    }
+
+    fn step_ended(&mut self, planned: &PlannedStep, error: Option<String>) {
+        self.setup.metrics.step_ended(error.is_none());
+        let Some(error) = error else {
+            if let Some((_, changed)) = &mut self.began {
+                *changed = true;
+            }
+            self.save_memory();
+            println!("  {}: {}", planned.step, planned.reason);
+            return;
+        };
+        tracing::debug!(step = %planned.step, error, "step failed");
+        let concern = match &planned.step {
+            Step::AlterTopicConfig { .. } => Concern::Configured,
+            Step::CreateTopic { .. } | Step::AddPartitions { .. } | Step::Reassign { .. } => {
+                Concern::Placed
+            }
+            Step::CreateBroker { .. } | Step::UpdateBroker { .. } | Step::RemoveBroker { .. } => {
+                Concern::BrokersReady
+            }
+            Step::DeleteTopic { .. } | Step::ReleaseTopic { .. } => Concern::Ready,
+        };
+        self.failures
+            .entry(planned.step.object().cloned())
+            .or_default()
+            .push(Refusal::new(
+                concern,
+                Reason::ApplyFailed,
+                format!("cannot {}: {error}", planned.step),
+            ));
+    }
+
+    fn update_statuses(&mut self, observed: &Observed) {
+        let now = Timestamp::now();
+        self.cluster_status = cluster_status(
+            &self.valid,
+            observed,
+            &self.plan,
+            &self.failures,
+            self.listeners(),
+            &self.cluster_status,
+            now,
+        );
+        let old = std::mem::take(&mut self.topic_statuses);
+        let before = |key: &ObjectKey| old.get(key).cloned().unwrap_or_default();
+        for topic in &self.valid.topics {
+            let status = topic_status(
+                topic,
+                observed,
+                &self.plan,
+                &self.failures,
+                &before(&topic.key),
+                now,
+            );
+            self.topic_statuses.insert(topic.key.clone(), status);
+        }
+        for (key, refusals) in &self.valid.refusals {
+            if !self.topic_statuses.contains_key(key) {
+                let status = refused_status(refusals, &before(key), now);
+                self.topic_statuses.insert(key.clone(), status);
+            }
+        }
+        self.failures_before = self.failures.clone();
+    }
+
+    fn listeners(&self) -> Vec<ListenerStatus> {
+        // All client listeners are one on this machine: there is no outside.
+        let first = self.valid.cluster.listeners.first();
+        first
+            .map(|listener| ListenerStatus {
+                name: listener.name.clone(),
+                bootstrap_servers: self.bootstrap_servers(),
+            })
+            .into_iter()
+            .collect()
+    }
+
+    /// Addresses for Kafka clients.
+    pub(super) fn bootstrap_servers(&self) -> String {
+        let addresses: Vec<String> = self
+            .brokers()
+            .into_iter()
+            .map(|broker| self.setup.ports.client(broker).to_string())
+            .collect();
+        addresses.join(",")
+    }
+
+    /// What `local status` shows.
+    pub(super) fn report(&self) -> Report {
+        let world = self.kafka.world().unwrap_or_default();
+        let topics = self.topic_statuses.iter().map(|(object, status)| {
+            let topic = status
+                .topic_name
+                .as_ref()
+                .and_then(|name| world.topics.get(name));
+            let partitions = topic.into_iter().flat_map(|topic| &topic.partitions);
+            TopicReport {
+                object: object.clone(),
+                status: status.clone(),
+                partitions: partitions
+                    .map(|(&partition, state)| PartitionReport {
+                        partition,
+                        leader: state.leader,
+                        replicas: state.replicas.clone(),
+                        isr: state.isr.clone(),
+                    })
+                    .collect(),
+            }
+        });
+        let kept = self.memory.kept.iter().map(|(topic, kept)| KeptReport {
+            topic: topic.clone(),
+            object: kept.object.clone(),
+            message: format!(
+                "Topic {} was removed and said deletionPolicy: Retain; a Topic of this name takes it up again",
+                kept.object
+            ),
+        });
+        let brokers = self.started_with.iter().map(|(&id, with)| BrokerReport {
+            id,
+            pid: self.supervisor.pid(id),
+            state: self.supervisor.state(id).to_owned(),
+            ready: self.is_broker_ready(id),
+            restarts: self.supervisor.restarts(id),
+            client: self.setup.ports.client(id).to_string(),
+            metrics: self.setup.ports.metrics(id).to_string(),
+            config: self.folder.properties(id),
+            spec_config: with.config.clone(),
+            volumes: with.volumes.clone(),
+            log: self.folder.log(id),
+        });
+        Report {
+            running: true,
+            pid: std::process::id(),
+            file: self.setup.file.clone(),
+            data_dir: self.folder.path().to_owned(),
+            base_port: self.setup.base_port,
+            bootstrap_servers: self.bootstrap_servers(),
+            metrics: format!("http://{}/metrics", self.setup.ports.operator_metrics()),
+            cluster: ClusterReport {
+                object: self.valid.cluster.key.clone(),
+                status: self.cluster_status.clone(),
+            },
+            brokers: brokers.collect(),
+            topics: topics.collect(),
+            kept: kept.collect(),
+            file_error: self.file_error.clone(),
+        }
+    }
+
+    /// Writes the report where `local status` finds it, if it changed.
+    pub(super) fn publish(&mut self) {
+        let text = match serde_json::to_string_pretty(&self.report()) {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(%error, "the status cannot be written");
+                return;
+            }
+        };
+        if text == self.written {
+            return;
+        }
+        match replace(&status_file(self.folder.path()), &text) {
+            Ok(()) => self.written = text,
+            Err(error) => tracing::warn!(%error, "the status cannot be written"),
+        }
+    }
+
+    fn save_memory(&self) {
+        // Without it a removal made while nothing runs might be missed; the run itself goes on.
+        if let Err(error) = self.memory.save(self.folder.path()) {
+            tracing::warn!(%error, "what is managed cannot be written down");
+        }
+    }
+}
+
+/// The refusal of a folder with another cluster's data.
+pub(super) fn other_cluster(folder: &Path, memory: &Memory, wanted: &ObjectKey) -> LocalError {
+    LocalError::OtherCluster {
+        folder: folder.to_owned(),
+        found: format!("Cluster {}", memory.cluster),
+        wanted: format!("Cluster {wanted}"),
+    }
+}
+
+fn judge(intent: &Intent, objects: &Objects) -> Valid {
+    let known: Vec<ObjectKey> = objects
+        .clusters
+        .iter()
+        .map(|(key, ..)| key.clone())
+        .collect();
+    validate(intent, &known)
+}
+
+fn is_ready(conditions: &[taffrail_crds::Condition]) -> bool {
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == ConditionStatus::True)
+}
+
+fn unix_seconds() -> f64 {
+    Timestamp::now().as_millisecond() as f64 / 1000.0
+}

@@ -1,0 +1,520 @@
+//! Golden plans (manifest and world in, steps out) and the property that a plan, once carried out, leaves nothing to plan.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
+
+use proptest::prelude::*;
+use taffrail_crds::DeletionPolicy;
+
+use super::{Plan, Step, plan, show};
+use crate::manifest;
+use crate::object::{ObjectKey, derived_uid};
+use crate::observed::*;
+use crate::validate::{Intent, TopicIntent, Valid, validate};
+
+fn valid(text: &str) -> Valid {
+    let file = manifest::parse(Path::new("test.yaml"), text).expect("YAML");
+    let objects = manifest::objects(&file).unwrap_or_else(|error| panic!("{error}"));
+    let (key, cluster, _) = objects.clusters[0].clone();
+    let topics = objects.topics.into_iter().enumerate();
+    let intent = Intent {
+        cluster,
+        cluster_uid: derived_uid("Cluster", &key),
+        cluster_update_refused: None,
+        topics: topics
+            .map(|(order, (key, topic, _))| TopicIntent {
+                topic,
+                uid: derived_uid("Topic", &key),
+                created: order as i64,
+                update_refused: None,
+            })
+            .collect(),
+    };
+    validate(&intent, &[key])
+}
+
+/// Carries out a plan in memory, as brokers would.
+fn apply(valid: &Valid, plan: &Plan, world: &mut Observed) {
+    for planned in &plan.steps {
+        let mut kafka = world.kafka.world().expect("known");
+        match planned.step.clone() {
+            Step::CreateBroker { broker } | Step::UpdateBroker { broker } => {
+                let state = ObservedBroker {
+                    config: valid.cluster.config.clone().expect("checked by plan"),
+                    volumes: valid.cluster.volumes.clone(),
+                    ready: true,
+                    safe_to_stop: Some(true),
+                };
+                world.brokers.insert(broker, state);
+                kafka.brokers.insert(broker, registered(broker));
+            }
+            Step::RemoveBroker { broker } => {
+                world.brokers.remove(&broker);
+                kafka.brokers.remove(&broker);
+            }
+            Step::CreateTopic {
+                object,
+                name,
+                assignments,
+                config,
+            } => {
+                let topic = ObservedTopic {
+                    topic_id: format!("id-of-{name}"),
+                    internal: false,
+                    partitions: partitions(0, assignments),
+                    config: Some(config),
+                };
+                let before = kafka.topics.insert(name.clone(), topic);
+                assert!(before.is_none(), "{name} created twice");
+                manage(valid, world, &object, &name);
+            }
+            Step::AddPartitions {
+                name,
+                existing,
+                assignments,
+                ..
+            } => {
+                let topic = kafka.topics.get_mut(&name).expect("exists");
+                assert_eq!(topic.partitions.len(), existing);
+                topic.partitions.extend(partitions(existing, assignments));
+            }
+            Step::AlterTopicConfig { name, changes, .. } => {
+                let topic = kafka.topics.get_mut(&name).expect("exists");
+                let config = topic.config.as_mut().expect("known");
+                for (name, value) in changes {
+                    match value {
+                        Some(value) => config.insert(name, value),
+                        None => config.remove(&name),
+                    };
+                }
+            }
+            Step::Reassign { name, moves, .. } => {
+                let topic = kafka.topics.get_mut(&name).expect("exists");
+                for (index, replicas) in moves {
+                    let partition = topic.partitions.get_mut(&index).expect("exists");
+                    partition.isr.clone_from(&replicas);
+                    partition.replicas = replicas;
+                }
+            }
+            Step::DeleteTopic { name, topic_id, .. } => {
+                let topic = kafka.topics.remove(&name).expect("exists");
+                assert_eq!(topic.topic_id, topic_id);
+                world.managed.remove(&name);
+            }
+            Step::ReleaseTopic { name, .. } => {
+                world.managed.remove(&name);
+            }
+        }
+        world.kafka = ObservedKafka::Answered(kafka);
+    }
+}
+
+/// What the reconciler remembers after a pass: the topics it has seen for each object.
+fn manage(valid: &Valid, world: &mut Observed, object: &ObjectKey, name: &str) {
+    let topic = valid.topics.iter().find(|topic| topic.key == *object);
+    world.managed.insert(
+        name.to_owned(),
+        ManagedTopic {
+            object: object.clone(),
+            topic_id: Some(format!("id-of-{name}")),
+            deletion_policy: topic.expect("valid").deletion_policy,
+        },
+    );
+}
+
+fn registered(broker: i32) -> RegisteredBroker {
+    RegisteredBroker {
+        host: "127.0.0.1".to_owned(),
+        port: 9092 + 100 * broker,
+        rack: Some(format!("rack-{}", broker % 3)),
+        fenced: false,
+    }
+}
+
+fn partitions(first: usize, assignments: Vec<Vec<i32>>) -> BTreeMap<i32, ObservedPartition> {
+    let indexed = assignments.into_iter().enumerate();
+    indexed
+        .map(|(index, replicas)| {
+            let index = i32::try_from(first + index).expect("small");
+            let partition = ObservedPartition {
+                leader: replicas.first().copied(),
+                isr: replicas.clone(),
+                replicas,
+                reassigning: false,
+            };
+            (index, partition)
+        })
+        .collect()
+}
+
+/// The world after a manifest was carried out from nothing.
+fn world_of(text: &str) -> Observed {
+    let valid = valid(text);
+    let mut world = Observed::default();
+    for _ in 0..20 {
+        let plan = plan(&valid, &world);
+        if plan.steps.is_empty() {
+            break;
+        }
+        apply(&valid, &plan, &mut world);
+    }
+    world
+}
+
+/// Compares with `golden/<name>.txt`; `UPDATE_GOLDEN=1` writes it instead.
+fn check(name: &str, text: &str, world: &Observed) {
+    let valid = valid(text);
+    let got = show(&valid, &plan(&valid, world));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/plan/golden")
+        .join(format!("{name}.txt"));
+    if env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &got).expect("golden file is written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(got, expected, "{}", path.display());
+}
+
+fn cluster(spec: &str) -> String {
+    format!(
+        "apiVersion: taffrail.io/v1alpha1\nkind: Cluster\nmetadata: {{name: demo}}\nspec:\n  storage: {{volumes: \
+         [{{name: data-0, size: 1Gi}}]}}\n{spec}\n"
+    )
+}
+
+fn topic(name: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: taffrail.io/v1alpha1\nkind: Topic\nmetadata: {{name: {name}}}\nspec: {{clusterRef: {{name: \
+         demo}}, {spec}}}\n"
+    )
+}
+
+const THREE: &str = "  brokers: 3\n  config: {min.insync.replicas: 2}";
+const ORDERS: &str = "partitions: 5, replicationFactor: 3, config: {retention.ms: 1000}";
+
+fn demo() -> String {
+    cluster(THREE) + &topic("orders", ORDERS)
+}
+
+fn kafka(world: &mut Observed) -> &mut KafkaWorld {
+    match &mut world.kafka {
+        ObservedKafka::Answered(kafka) => kafka,
+        ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => panic!("no world"),
+    }
+}
+
+#[test]
+fn quickstart_from_nothing() {
+    let text = include_str!("../../../examples/quickstart.yaml");
+    check("quickstart_from_nothing", text, &Observed::default());
+}
+
+#[test]
+fn converged_world_needs_nothing() {
+    check("converged", &demo(), &world_of(&demo()));
+}
+
+#[test]
+fn same_meaning_in_other_words_is_no_drift() {
+    let mut world = world_of(&demo());
+    let config = Some(BTreeMap::from([(
+        "retention.ms".to_owned(),
+        " 1000".to_owned(),
+    )]));
+    kafka(&mut world)
+        .topics
+        .get_mut("orders")
+        .expect("made")
+        .config = config;
+    check("converged", &demo(), &world);
+}
+
+#[test]
+fn topics_wait_for_brokers_that_have_not_registered() {
+    let mut world = world_of(&cluster(THREE));
+    kafka(&mut world).brokers.remove(&2);
+    check("broker_not_registered", &demo(), &world);
+}
+
+#[test]
+fn nothing_is_decided_about_topics_while_no_broker_answers() {
+    let mut world = world_of(&demo());
+    world.kafka = ObservedKafka::Unreachable {
+        why: "no broker answers on 127.0.0.1:9092".to_owned(),
+    };
+    check("unreachable", &cluster(THREE), &world);
+    check("unreachable_with_topic", &demo(), &world);
+}
+
+#[test]
+fn partitions_grow_by_the_rotation_of_the_first() {
+    let more = cluster(THREE) + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 8"));
+    check("more_partitions", &more, &world_of(&demo()));
+}
+
+#[test]
+fn fewer_partitions_are_refused() {
+    let fewer =
+        cluster(THREE) + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 4"));
+    check("fewer_partitions", &fewer, &world_of(&demo()));
+}
+
+#[test]
+fn more_replicas_than_brokers_are_refused() {
+    let text = cluster(THREE)
+        + &topic("orders", &ORDERS.replace("Factor: 3", "Factor: 4"))
+        + &topic("new", "partitions: 1, replicationFactor: 4");
+    check("too_few_brokers", &text, &world_of(&demo()));
+}
+
+#[test]
+fn replication_factor_changes_by_moves() {
+    let one = cluster(THREE) + &topic("orders", &ORDERS.replace("Factor: 3", "Factor: 1"));
+    check("fewer_replicas", &one, &world_of(&demo()));
+    check("more_replicas", &demo(), &world_of(&one));
+}
+
+#[test]
+fn moves_are_bounded() {
+    let wide = |factor: usize| {
+        cluster(THREE)
+            + &topic(
+                "wide",
+                &format!("partitions: 40, replicationFactor: {factor}"),
+            )
+    };
+    check("bounded_moves", &wide(2), &world_of(&wide(1)));
+}
+
+#[test]
+fn config_drift_is_put_right() {
+    let mut world = world_of(&demo());
+    let config = BTreeMap::from([
+        ("retention.ms".to_owned(), "5".to_owned()),
+        ("cleanup.policy".to_owned(), "compact".to_owned()),
+    ]);
+    kafka(&mut world)
+        .topics
+        .get_mut("orders")
+        .expect("made")
+        .config = Some(config);
+    check("config_drift", &demo(), &world);
+}
+
+#[test]
+fn wrong_config_stops_only_what_needs_it() {
+    let text = cluster(THREE)
+        + &topic(
+            "orders",
+            "partitions: 6, replicationFactor: 3, config: {retention.mss: 1, retention.ms: soon}",
+        )
+        + &topic(
+            "new",
+            "partitions: 1, replicationFactor: 1, config: {cleanup.policy: [a]}",
+        );
+    check("wrong_topic_config", &text, &world_of(&demo()));
+    let text = cluster("  brokers: 4\n  config: {listeners: a, min.insync.replica: 2}")
+        + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 6"));
+    check("wrong_cluster_config", &text, &world_of(&demo()));
+}
+
+#[test]
+fn deleted_topic_out_of_band_is_made_again() {
+    let mut world = world_of(&demo());
+    kafka(&mut world).topics.remove("orders");
+    check("topic_missing", &demo(), &world);
+}
+
+#[test]
+fn removed_topic_goes_or_stays_by_its_policy() {
+    let text = demo()
+        + &topic(
+            "gone",
+            "partitions: 1, replicationFactor: 1, deletionPolicy: Delete",
+        );
+    check("removed", &cluster(THREE), &world_of(&text));
+    let mut world = world_of(&text);
+    let topic = kafka(&mut world).topics.get_mut("gone").expect("made");
+    topic.topic_id = "of-another-topic".to_owned();
+    check("removed_but_another_topic", &demo(), &world);
+}
+
+#[test]
+fn topics_of_nobody_are_left_alone() {
+    let mut world = world_of(&demo());
+    let stranger = ObservedTopic {
+        topic_id: "x".to_owned(),
+        ..ObservedTopic::default()
+    };
+    kafka(&mut world)
+        .topics
+        .insert("stranger".to_owned(), stranger);
+    check("converged", &demo(), &world);
+}
+
+#[test]
+fn older_topic_has_the_name() {
+    let text = demo()
+        + &topic(
+            "late",
+            "topicName: orders, partitions: 9, replicationFactor: 1, deletionPolicy: Delete",
+        );
+    check("name_taken", &text, &world_of(&demo()));
+}
+
+#[test]
+fn topic_of_unknown_cluster_is_refused() {
+    let text = cluster(THREE)
+        + &topic("lost", "partitions: 1, replicationFactor: 1")
+            .replace("name: demo}", "name: nowhere}");
+    check("cluster_not_found", &text, &world_of(&cluster(THREE)));
+}
+
+#[test]
+fn changed_broker_config_restarts_one_at_a_time() {
+    let text = cluster("  brokers: 3\n  config: {min.insync.replicas: 1, num.partitions: 4}");
+    check("broker_config", &text, &world_of(&cluster(THREE)));
+    let mut world = world_of(&cluster(THREE));
+    for broker in world.brokers.values_mut() {
+        broker.safe_to_stop = Some(false);
+    }
+    check("broker_config_not_safe", &text, &world);
+    world.brokers.get_mut(&2).expect("made").ready = false;
+    check("broker_config_one_down", &text, &world);
+}
+
+#[test]
+fn brokers_come_and_go() {
+    check(
+        "more_brokers",
+        &cluster("  brokers: 5"),
+        &world_of(&cluster("  brokers: 3")),
+    );
+    let five = cluster("  brokers: 5") + &topic("orders", "partitions: 5, replicationFactor: 2");
+    check(
+        "broker_holds_replicas",
+        &five.replace("brokers: 5", "brokers: 3"),
+        &world_of(&five),
+    );
+    check(
+        "fewer_brokers",
+        &cluster("  brokers: 3"),
+        &world_of(&cluster("  brokers: 5")),
+    );
+}
+
+#[test]
+fn volumes_are_added_and_kept() {
+    let two = cluster("  brokers: 1").replace(
+        "[{name: data-0",
+        "[{name: data-1, size: 1Gi}, {name: data-0",
+    );
+    check("volume_added", &two, &world_of(&cluster("  brokers: 1")));
+    check("volume_removed", &cluster("  brokers: 1"), &world_of(&two));
+}
+
+#[test]
+fn paused_plans_nothing() {
+    check(
+        "paused",
+        &(cluster("  brokers: 3\n  paused: true") + &topic("a", ORDERS)),
+        &Observed::default(),
+    );
+}
+
+prop_compose! {
+    fn any_topic()(
+        partitions in 1_usize..7,
+        factor in 1_usize..6,
+        retention in prop::option::of(1_u32..4),
+        compact in any::<bool>(),
+        delete in any::<bool>(),
+    ) -> String {
+        let mut config = Vec::new();
+        if let Some(ms) = retention {
+            config.push(format!("retention.ms: {ms}"));
+        }
+        if compact {
+            config.push("cleanup.policy: compact".to_owned());
+        }
+        let policy = if delete { DeletionPolicy::Delete } else { DeletionPolicy::Retain };
+        format!(
+            "partitions: {partitions}, replicationFactor: {factor}, config: {{{}}}, deletionPolicy: {policy:?}",
+            config.join(", ")
+        )
+    }
+}
+
+prop_compose! {
+    fn any_manifest()(
+        brokers in 1..6,
+        racks in any::<bool>(),
+        min_insync in prop::option::of(1..3),
+        topics in prop::collection::btree_map(prop::sample::select(vec!["a", "b", "c"]), any_topic(), 0..4),
+    ) -> String {
+        let mut spec = format!("  brokers: {brokers}\n");
+        if racks {
+            spec += "  rack: {topologyKey: zone}\n";
+        }
+        if let Some(number) = min_insync {
+            spec += &format!("  config: {{min.insync.replicas: {number}}}\n");
+        }
+        let topics: String = topics.iter().map(|(name, spec)| topic(name, spec)).collect();
+        cluster(&spec) + &topics
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// From any world that one manifest left, another one converges, and then plans nothing.
+    #[test]
+    fn plan_of_applied_plan_is_empty(before in any_manifest(), after in any_manifest()) {
+        let mut world = world_of(&before);
+        let valid = valid(&after);
+        let mut passes = 0;
+        loop {
+            let next = plan(&valid, &world);
+            if next.steps.is_empty() {
+                break;
+            }
+            apply(&valid, &next, &mut world);
+            passes += 1;
+            // One broker restarts a pass, then MOVES_MAX partitions move a pass; both are few here.
+            prop_assert!(passes <= 12, "does not converge: {}", show(&valid, &next));
+        }
+        for topic in &valid.topics {
+            if topic.replication_factor > usize::try_from(valid.cluster.brokers).expect("small") {
+                continue;
+            }
+            let kafka = world.kafka.world().expect("known");
+            let made = &kafka.topics[&topic.name];
+            prop_assert!(made.partitions.len() >= topic.partitions);
+            prop_assert!(made.partitions.values().all(|partition| partition.replicas.len() == topic.replication_factor));
+        }
+    }
+
+    /// Brokers, topics and partitions that exist keep their replicas unless the replication factor changes.
+    #[test]
+    fn existing_assignments_stay(before in any_manifest(), brokers in 1..6) {
+        let mut world = world_of(&before);
+        let old = world.clone();
+        let after = before
+            .lines()
+            .map(|line| if line.starts_with("  brokers:") { format!("  brokers: {brokers}") } else { line.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\n");
+        let valid = valid(&after);
+        for _ in 0..12 {
+            let next = plan(&valid, &world);
+            apply(&valid, &next, &mut world);
+        }
+        for (name, topic) in &old.kafka.world().expect("known").topics {
+            let now = &world.kafka.world().expect("known").topics[name];
+            for (index, partition) in &topic.partitions {
+                prop_assert_eq!(&now.partitions[index].replicas, &partition.replicas);
+            }
+        }
+    }
+}
