@@ -19,6 +19,7 @@ taffrail.flush: TAFFRAIL_FLUSH).
 
 The smallest file:
 
+    cluster.id=example
     node.id=0
     log.dirs=/var/lib/taffrail
     advertised.listeners=INTERNAL://127.0.0.1:9093,PLAINTEXT://127.0.0.1:9092";

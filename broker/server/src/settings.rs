@@ -34,6 +34,12 @@ pub(crate) fn load(
         Ok(config) => config,
         Err(errors) => bail!("{} is refused:\n{errors}", file.display()),
     };
+    if config.cluster_id.is_none() {
+        bail!(
+            "{} is refused:\ncluster.id: must be set to the identity of the cluster, the same in all brokers",
+            file.display()
+        );
+    }
     for listener in &config.listeners {
         if !config
             .advertised()

@@ -15,7 +15,9 @@ const MIB: usize = 1024 * 1024;
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u8
     };
     (0..length).map(|_| next()).collect()
@@ -41,12 +43,29 @@ fn what_is_no_request_closes_the_connection_and_nothing_else() {
     check("an unknown API", &request(999, 0, 1, &[]));
     check("a negative API", &request(-1, 0, 1, &[]));
     check("a version of the future", &request(3, 999, 1, &[]));
-    check("a private API on a client listener", &request(20_001, 0, 1, &noise(3, 40)));
-    check("an array of two thousand million topics", &request(3, 4, 1, &i32::MAX.to_be_bytes()));
-    check("a negative array in Produce", &request(0, 7, 1, &[0xff; 40]));
-    check("a client id longer than the frame", &framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0x7f, 0xff]));
+    check(
+        "a private API on a client listener",
+        &request(20_001, 0, 1, &noise(3, 40)),
+    );
+    check(
+        "an array of two thousand million topics",
+        &request(3, 4, 1, &i32::MAX.to_be_bytes()),
+    );
+    check(
+        "a negative array in Produce",
+        &request(0, 7, 1, &[0xff; 40]),
+    );
+    check(
+        "a client id longer than the frame",
+        &framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0x7f, 0xff]),
+    );
     check("an HTTP request", b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n");
-    check("a TLS hello", &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03]);
+    check(
+        "a TLS hello",
+        &[
+            0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03,
+        ],
+    );
 }
 
 #[test]
@@ -54,11 +73,20 @@ fn noise_leaves_the_broker_serving() {
     let broker = Broker::start("");
     for seed in 0..200 {
         // Bare noise mostly dies at its length; framed noise reaches the header and the decoders.
-        assert!(closes_after(&broker, &noise(seed, 1 + seed as usize * 17), true), "seed {seed}");
-        assert!(closes_after(&broker, &framed(&noise(seed, 8 + seed as usize)), true), "framed seed {seed}");
+        assert!(
+            closes_after(&broker, &noise(seed, 1 + seed as usize * 17), true),
+            "seed {seed}"
+        );
+        assert!(
+            closes_after(&broker, &framed(&noise(seed, 8 + seed as usize)), true),
+            "framed seed {seed}"
+        );
         for api_key in [0, 1, 2, 3, 10, 11, 19] {
             let body = noise(seed ^ 0xabcd, 3 + seed as usize);
-            assert!(closes_after(&broker, &request(api_key, 3, 1, &body), true), "API {api_key} seed {seed}");
+            assert!(
+                closes_after(&broker, &request(api_key, 3, 1, &body), true),
+                "API {api_key} seed {seed}"
+            );
         }
     }
     broker.assert_serves();
@@ -69,7 +97,10 @@ fn a_frame_cut_short_closes_its_connection() {
     let broker = Broker::start("");
     let whole = [api_versions(1), request(3, 4, 2, &[0, 0, 0, 0, 0])].concat();
     for length in 0..whole.len() {
-        assert!(closes_after(&broker, &whole[..length], true), "cut after {length} bytes");
+        assert!(
+            closes_after(&broker, &whole[..length], true),
+            "cut after {length} bytes"
+        );
     }
     broker.assert_serves();
 }
@@ -89,7 +120,10 @@ fn an_announced_length_costs_only_the_bytes_that_arrive() {
     broker.assert_serves();
     std::thread::sleep(Duration::from_millis(300));
     let grown = broker.resident().saturating_sub(before);
-    assert!(grown < 16 * MIB, "200 announced frames of 100 MB took {grown} bytes");
+    assert!(
+        grown < 16 * MIB,
+        "200 announced frames of 100 MB took {grown} bytes"
+    );
 }
 
 #[test]
@@ -100,14 +134,19 @@ fn large_frames_together_stay_within_their_budget() {
     let mut open = Vec::new();
     for _ in 0..10 {
         let mut stream = broker.connect();
-        stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
         stream.write_all(&100_000_000_i32.to_be_bytes()).unwrap();
         // What the broker does not read stays in the sockets.
         let _ = stream.write_all(&vec![0; 10 * MIB]);
         open.push(stream);
     }
     let grown = broker.resident().saturating_sub(before);
-    assert!(grown < 48 * MIB, "10 frames of 10 MiB within a budget of 20 MB took {grown} bytes");
+    assert!(
+        grown < 48 * MIB,
+        "10 frames of 10 MiB within a budget of 20 MB took {grown} bytes"
+    );
     broker.assert_serves();
     broker.signal(libc::SIGKILL);
     broker.wait();
@@ -165,7 +204,10 @@ fn an_oversized_frame_is_logged_with_its_size_and_the_limit() {
     let mut broker = Broker::start("socket.request.max.bytes=1000");
     assert!(closes_after(&broker, &1001_i32.to_be_bytes(), false));
     let line = broker.wait_for_line("socket.request.max.bytes");
-    assert!(line.contains("1001") && line.contains("allows 1000"), "{line}");
+    assert!(
+        line.contains("1001") && line.contains("allows 1000"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -190,7 +232,8 @@ fn a_reader_that_does_not_read_stops_only_itself() {
     broker.assert_serves();
     let before = broker.resident();
     let mut slow = broker.connect();
-    slow.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    slow.set_write_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
     // Answers are many times as long as requests, so both directions fill and the broker stops reading.
     let mut sent = 0;
     while sent < 2_000_000 && slow.write_all(&api_versions(sent)).is_ok() {
@@ -198,7 +241,10 @@ fn a_reader_that_does_not_read_stops_only_itself() {
     }
     assert!(sent < 2_000_000, "the broker went on reading");
     let grown = broker.resident().saturating_sub(before);
-    assert!(grown < 8 * MIB, "{grown} bytes for a reader that does not read");
+    assert!(
+        grown < 8 * MIB,
+        "{grown} bytes for a reader that does not read"
+    );
     broker.assert_serves();
     // Once it reads, it gets every answer in order.
     for expected in 0..sent {
@@ -209,7 +255,10 @@ fn a_reader_that_does_not_read_stops_only_itself() {
 
 /// As many files as this test may open.
 fn raise_open_files() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: `limit` is a valid rlimit for both calls.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);

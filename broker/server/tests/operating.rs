@@ -10,7 +10,11 @@ use broker::{Broker, eventually, program};
 fn run(arguments: &[&str], text: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broker.properties");
-    std::fs::write(&file, text.replace("DIR", &folder.path().join("data").display().to_string())).unwrap();
+    std::fs::write(
+        &file,
+        text.replace("DIR", &folder.path().join("data").display().to_string()),
+    )
+    .unwrap();
     let output = program().args(arguments).arg(&file).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed).replace(&file.display().to_string(), "FILE");
@@ -23,24 +27,47 @@ fn a_file_is_checked_as_a_whole() {
         let (found, printed) = run(&["check-config"], text);
         assert_eq!(found, Some(code), "{printed}");
         for expected in expected {
-            assert!(printed.contains(expected), "{expected:?} is missing in:\n{printed}");
+            assert!(
+                printed.contains(expected),
+                "{expected:?} is missing in:\n{printed}"
+            );
         }
     }
-    check("node.id=1\nlog.dirs=/a", 0, &["node.id=1", "FILE is fine: broker 1"]);
-    check("node.id=one\nbroker.id=1", 1, &[
-        "FILE is refused",
-        "node.id: invalid value \"one\": must be an integer",
-        "broker.id: unknown config; write node.id",
-        "log.dirs: must be set",
-    ]);
-    check("node.id=1\nnode.id=2", 1, &["node.id: set twice, on lines 1 and 2"]);
+    check(
+        "cluster.id=c\nnode.id=1\nlog.dirs=/a",
+        0,
+        &["node.id=1", "FILE is fine: broker 1"],
+    );
+    check(
+        "node.id=one\nbroker.id=1",
+        1,
+        &[
+            "FILE is refused",
+            "node.id: invalid value \"one\": must be an integer",
+            "broker.id: unknown config; write node.id",
+            "log.dirs: must be set",
+        ],
+    );
+    check("node.id=1\nlog.dirs=/a", 1, &["cluster.id: must be set"]);
+    check(
+        "node.id=1\nnode.id=2",
+        1,
+        &["node.id: set twice, on lines 1 and 2"],
+    );
 }
 
 #[test]
 fn help_says_all_there_is_to_know() {
     let output = program().arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
-    for expected in ["TAFFRAIL_LOG_DIRS", "check-config", "/readyz", "SIGTERM", "Exit codes", "replica.lag.time.max.ms"] {
+    for expected in [
+        "TAFFRAIL_LOG_DIRS",
+        "check-config",
+        "/readyz",
+        "SIGTERM",
+        "Exit codes",
+        "replica.lag.time.max.ms",
+    ] {
         assert!(help.contains(expected), "{expected}");
     }
 }
@@ -49,7 +76,9 @@ fn help_says_all_there_is_to_know() {
 fn a_taken_port_is_told_in_one_sentence() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let text = format!("node.id=0\nlog.dirs=DIR\nlisteners=INTERNAL://127.0.0.1:{port}\ntaffrail.metrics.listener=127.0.0.1:0");
+    let text = format!(
+        "cluster.id=c\nnode.id=0\nlog.dirs=DIR\nlisteners=INTERNAL://127.0.0.1:{port}\ntaffrail.metrics.listener=127.0.0.1:0"
+    );
     let (code, printed) = run(&["--config"], &text);
     assert_eq!(code, Some(1));
     let expected = format!("listener INTERNAL cannot use 127.0.0.1:{port}: Address already in use");
@@ -58,16 +87,24 @@ fn a_taken_port_is_told_in_one_sentence() {
 
 #[test]
 fn a_missing_file_is_told_in_one_sentence() {
-    let output = program().args(["--config", "/no/such/file"]).output().unwrap();
+    let output = program()
+        .args(["--config", "/no/such/file"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let printed = String::from_utf8_lossy(&output.stderr).to_string();
-    assert_eq!(printed, "taffrail-broker: cannot read /no/such/file: No such file or directory (os error 2)\n");
+    assert_eq!(
+        printed,
+        "taffrail-broker: cannot read /no/such/file: No such file or directory (os error 2)\n"
+    );
 }
 
 #[test]
 fn probes_and_admin_paths_answer() {
     let broker = Broker::start("");
-    eventually("readiness", || (broker.get("/readyz").0 == 200).then_some(()));
+    eventually("readiness", || {
+        (broker.get("/readyz").0 == 200).then_some(())
+    });
     let check = |method: &str, path: &str, status: u16, expected: &str| {
         let (found, body) = broker.http_request(method, path);
         assert_eq!(found, status, "{method} {path}: {body}");
@@ -94,7 +131,11 @@ fn metrics_are_prometheus_text() {
         let (series, value) = line.rsplit_once(' ').unwrap();
         assert!(value.parse::<f64>().is_ok(), "{line}");
         let name = series.split('{').next().unwrap();
-        assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{line}");
+        assert!(
+            name.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+            "{line}"
+        );
     }
     for name in [
         "kafka_server_replicamanager_underreplicatedpartitions",
@@ -108,13 +149,17 @@ fn metrics_are_prometheus_text() {
 #[test]
 fn sigterm_leaves_cleanly_and_the_data_is_found_again() {
     let mut broker = Broker::start("");
-    eventually("readiness", || (broker.get("/readyz").0 == 200).then_some(()));
+    eventually("readiness", || {
+        (broker.get("/readyz").0 == 200).then_some(())
+    });
     broker.signal(libc::SIGTERM);
     assert_eq!(broker.wait().code(), Some(0), "{}", broker.log());
     let folder = broker.folder();
     drop(broker);
     let again = Broker::start_in(Arc::clone(&folder), "");
-    eventually("readiness", || (again.get("/readyz").0 == 200).then_some(()));
+    eventually("readiness", || {
+        (again.get("/readyz").0 == 200).then_some(())
+    });
 }
 
 #[test]
@@ -122,7 +167,7 @@ fn a_second_broker_on_the_same_folder_is_refused() {
     let broker = Broker::start("");
     broker.assert_serves();
     let text = format!(
-        "node.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0\ntaffrail.metrics.listener=127.0.0.1:0",
+        "cluster.id=test\nnode.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0\ntaffrail.metrics.listener=127.0.0.1:0",
         broker.folder().path().join("data").display()
     );
     let (code, printed) = run(&["--config"], &text);

@@ -15,8 +15,9 @@ use super::request_memory::RequestMemory;
 /// The 4-byte length before each frame.
 const PREFIX: usize = 4;
 
-/// The first allocation: two pages hold what most requests need.
-const FIRST_CAPACITY: usize = 8 * 1024;
+/// The first allocation, which holds the small requests of a client that only asks now and then. It doubles whenever a
+/// read fills it, so that a busy connection soon reads many requests at once.
+const FIRST_CAPACITY: usize = 1024;
 
 /// At most so much is read beyond the start of a frame before its length is known, and so much may have to be moved.
 const READ_AHEAD: usize = 64 * 1024;
@@ -47,6 +48,8 @@ pub(crate) struct FrameBuffer {
     bytes: Vec<u8>,
     /// Where the first frame that is not handled yet begins.
     start: usize,
+    /// Whether the last read left no room: more was waiting.
+    filled: bool,
     frame_bytes_max: i32,
     memory: Arc<RequestMemory>,
     /// What this buffer holds of `memory`.
@@ -59,6 +62,7 @@ impl FrameBuffer {
         FrameBuffer {
             bytes: Vec::new(),
             start: 0,
+            filled: false,
             frame_bytes_max,
             memory,
             taken: 0,
@@ -101,7 +105,15 @@ impl FrameBuffer {
             return Poll::Ready(Ok(Fill::OutOfMemory));
         };
         let mut limited = stream.take(room as u64);
-        let read = ready!(pin!(limited.read_buf(&mut self.bytes)).poll(context))?;
+        let Poll::Ready(read) = pin!(limited.read_buf(&mut self.bytes)).poll(context) else {
+            if self.bytes.capacity() == FIRST_CAPACITY && self.bytes.is_empty() {
+                // A new socket counts as readable until somebody has tried.
+                self.bytes = Vec::new();
+            }
+            return Poll::Pending;
+        };
+        let read = read?;
+        self.filled = self.bytes.len() == self.bytes.capacity();
         Poll::Ready(Ok(Fill::Read(read)))
     }
 
@@ -156,8 +168,9 @@ impl FrameBuffer {
             .flatten()
             .map_or(0, |length| PREFIX + length);
         let wanted = frame_end.max(READ_AHEAD);
-        if have == self.bytes.capacity() {
-            let capacity = (2 * have).max(FIRST_CAPACITY).min(wanted);
+        let small = self.filled && self.bytes.capacity() < READ_AHEAD;
+        if have == self.bytes.capacity() || small {
+            let capacity = (2 * self.bytes.capacity()).max(FIRST_CAPACITY).min(wanted);
             let beyond = capacity.saturating_sub(READ_AHEAD);
             if beyond > self.taken {
                 if !self.memory.take(beyond - self.taken) {
@@ -166,6 +179,7 @@ impl FrameBuffer {
                 self.taken = beyond;
             }
             self.bytes.reserve_exact(capacity - have);
+            self.filled = false;
         }
         Some(wanted.min(self.bytes.capacity()) - have)
     }

@@ -41,21 +41,36 @@ impl Broker {
     pub fn start_in(folder: Arc<tempfile::TempDir>, extra: &str) -> Broker {
         let file = folder.path().join("broker.properties");
         let text = format!(
-            "node.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0\n\
+            "cluster.id=test\nnode.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0\n\
              taffrail.metrics.listener=127.0.0.1:0\ntaffrail.log.format=json\n{extra}\n",
             folder.path().join("data").display()
         );
         std::fs::write(&file, text).unwrap();
-        let mut child = program().arg("--config").arg(&file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = program()
+            .arg("--config")
+            .arg(&file)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let (collected, stderr) = (Arc::clone(&lines), BufReader::new(child.stderr.take().unwrap()));
+        let (collected, stderr) = (
+            Arc::clone(&lines),
+            BufReader::new(child.stderr.take().unwrap()),
+        );
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 collected.lock().unwrap().push(line);
             }
         });
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut broker = Broker { child, lines, clients: unknown, internal: unknown, http: unknown, folder };
+        let mut broker = Broker {
+            child,
+            lines,
+            clients: unknown,
+            internal: unknown,
+            http: unknown,
+            folder,
+        };
         broker.clients = broker.bound("\"listener\":\"PLAINTEXT\"");
         broker.internal = broker.bound("\"listener\":\"INTERNAL\"");
         broker.http = broker.bound("metrics, probes and admin page");
@@ -72,8 +87,17 @@ impl Broker {
     /// Waits for a log line with this text in it.
     pub fn wait_for_line(&mut self, mark: &str) -> String {
         eventually(mark, || {
-            assert!(self.child.try_wait().unwrap().is_none(), "the broker ended:\n{}", self.log());
-            self.lines.lock().unwrap().iter().find(|line| line.contains(mark)).cloned()
+            assert!(
+                self.child.try_wait().unwrap().is_none(),
+                "the broker ended:\n{}",
+                self.log()
+            );
+            self.lines
+                .lock()
+                .unwrap()
+                .iter()
+                .find(|line| line.contains(mark))
+                .cloned()
         })
     }
 
@@ -92,14 +116,26 @@ impl Broker {
         let mut stream = self.connect();
         stream.write_all(&api_versions(7)).unwrap();
         let answer = read_answer(&mut stream).expect("an answer");
-        assert_eq!(&answer[..6], &[0, 0, 0, 7, 0, 0], "correlation id, then no error");
+        assert_eq!(
+            &answer[..6],
+            &[0, 0, 0, 7, 0, 0],
+            "correlation id, then no error"
+        );
     }
 
     /// Resident memory, in bytes.
     pub fn resident(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()
+            * 1024
     }
 
     /// The status and body of a GET.
@@ -114,7 +150,10 @@ impl Broker {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_string();
+        let body = answer
+            .split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body)
+            .to_string();
         (status, body)
     }
 
