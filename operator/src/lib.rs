@@ -15,3 +15,6 @@ pub mod plan;
 pub mod refusal;
 pub mod status;
 pub mod validate;
+
+#[cfg(test)]
+mod world;

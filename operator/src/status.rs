@@ -49,9 +49,11 @@ pub fn cluster_status(
             "the configuration is in force",
         ),
     ];
-    if let Some(world) = world {
-        findings.push(in_sync(world.topics.iter()));
-    }
+    findings.push(match &observed.kafka {
+        ObservedKafka::Answered(world) => in_sync(world.topics.iter()),
+        ObservedKafka::Absent => Finding::unknown("InSync", "there are no brokers yet"),
+        ObservedKafka::Unreachable { why } => Finding::unknown("InSync", why.clone()),
+    });
     let mut status = ClusterStatus {
         conditions: old.conditions.clone(),
         observed_generation: cluster.generation,
@@ -456,4 +458,143 @@ fn named(items: &[String]) -> String {
 
 fn saturated(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use crate::world::*;
+
+    /// Conditions of the Cluster and of Topic orders as `Type=Status/Reason`.
+    fn check(text: &str, world: &Observed, cluster: &str, topic: &str) {
+        let valid = valid(text);
+        let plan = plan(&valid, world);
+        let show = |conditions: &[Condition]| {
+            let words = conditions.iter().map(|condition| {
+                format!(
+                    "{}={:?}/{}",
+                    condition.type_, condition.status, condition.reason
+                )
+            });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let failures = Failures::new();
+        let status = cluster_status(
+            &valid,
+            world,
+            &plan,
+            &failures,
+            Vec::new(),
+            &ClusterStatus::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(show(&status.conditions), cluster);
+        let status = topic_status(
+            &valid.topics[0],
+            world,
+            &plan,
+            &failures,
+            &TopicStatus::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(show(&status.conditions), topic);
+    }
+
+    const CLUSTER_READY: &str = "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=True/AllInSync \
+                                 Paused=False/NotPaused Ready=True/AsSpecified";
+    const TOPIC_READY: &str = "Placed=True/AsSpecified Configured=True/AsSpecified InSync=True/AllInSync Ready=True/AsSpecified";
+
+    #[test]
+    fn converged_world_is_ready() {
+        check(&demo(), &world_of(&demo()), CLUSTER_READY, TOPIC_READY);
+    }
+
+    #[test]
+    fn nothing_is_known_at_the_start() {
+        check(
+            &demo(),
+            &Observed::default(),
+            "BrokersReady=False/Progressing Configured=True/AsSpecified InSync=Unknown/NotObserved Paused=False/NotPaused \
+             Ready=False/Progressing",
+            "Placed=False/Progressing Configured=Unknown/NotObserved InSync=Unknown/NotObserved \
+             Ready=False/Progressing",
+        );
+    }
+
+    #[test]
+    fn each_concern_fails_alone() {
+        let mut world = world_of(&demo());
+        let orders = kafka(&mut world).topics.get_mut("orders").expect("made");
+        orders.partitions.get_mut(&1).expect("made").isr.pop();
+        check(
+            &demo(),
+            &world,
+            "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=False/UnderReplicated \
+             Paused=False/NotPaused Ready=False/UnderReplicated",
+            "Placed=True/AsSpecified Configured=True/AsSpecified InSync=False/UnderReplicated \
+             Ready=False/UnderReplicated",
+        );
+        let wrong = cluster(THREE) + &topic("orders", &ORDERS.replace("retention.ms", "retention"));
+        check(
+            &wrong,
+            &world_of(&demo()),
+            CLUSTER_READY,
+            "Placed=True/AsSpecified Configured=False/InvalidConfig InSync=True/AllInSync Ready=False/InvalidConfig",
+        );
+        let fewer =
+            cluster(THREE) + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 1"));
+        check(
+            &fewer,
+            &world_of(&demo()),
+            CLUSTER_READY,
+            "Placed=False/FewerPartitions Configured=True/AsSpecified InSync=True/AllInSync \
+             Ready=False/FewerPartitions",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_unknown_or_says_why() {
+        let mut world = world_of(&demo());
+        world.kafka = ObservedKafka::Unreachable {
+            why: "no broker answers".to_owned(),
+        };
+        check(
+            &demo(),
+            &world,
+            "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=Unknown/NotObserved Paused=False/NotPaused \
+             Ready=Unknown/NotObserved",
+            "Placed=False/BrokersUnreachable Configured=Unknown/NotObserved InSync=Unknown/NotObserved \
+             Ready=False/BrokersUnreachable",
+        );
+    }
+
+    #[test]
+    fn observed_numbers_are_those_of_the_world() {
+        let valid = valid(&demo());
+        let mut world = world_of(&demo());
+        let partitions = &mut kafka(&mut world)
+            .topics
+            .get_mut("orders")
+            .expect("made")
+            .partitions;
+        partitions.remove(&4);
+        let plan = plan(&valid, &world);
+        let old = TopicStatus::default();
+        let status = topic_status(
+            &valid.topics[0],
+            &world,
+            &plan,
+            &Failures::new(),
+            &old,
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(
+            (status.partitions, status.replication_factor),
+            (Some(4), Some(3))
+        );
+        assert_eq!(status.topic_id.as_deref(), Some("id-of-orders"));
+        let leaders: i32 = status.preferred_leaders.values().sum();
+        assert_eq!(leaders, 4);
+    }
 }

@@ -160,3 +160,45 @@ async fn within<F: Future>(future: F) -> Result<F::Output, ConnectionError> {
         .await
         .map_err(|_| ConnectionError::TimedOut(ANSWER_WAIT_MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// What opening a connection to a server that answers with these bytes ends in.
+    fn check(answer: &'static [u8], expected: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(answer).await;
+            });
+            let error = Connection::open(address)
+                .await
+                .expect_err("garbage")
+                .to_string();
+            assert!(error.contains(expected), "{error}");
+        });
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_bounded() {
+        check(b"", "end of file");
+        check(&[0x7f, 0xff, 0xff, 0xff], "claims 2147483647 bytes");
+        check(&[0xff, 0xff, 0xff, 0xff], "claims -1 bytes");
+        check(&[0x03, 0xff, 0xff, 0xff, 1, 2, 3], "end of file");
+        check(&[0, 0, 0, 4, 0, 0, 0, 1], "cannot be read");
+        check(
+            &[0, 0, 0, 12, 0, 0, 0, 9, 0, 0, 1, 0, 0, 0, 0, 0],
+            "another request",
+        );
+    }
+}

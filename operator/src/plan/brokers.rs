@@ -27,12 +27,12 @@ fn create(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {
         plan.step(
             Step::CreateBroker { broker },
             format!(
-                "spec.brokers is {} and {} exist",
+                "spec.brokers is {} and {}",
                 cluster.brokers,
                 if existing == 0 {
-                    "none".to_owned()
+                    "none is there".to_owned()
                 } else {
-                    existing.to_string()
+                    format!("{existing} are there")
                 }
             ),
         );

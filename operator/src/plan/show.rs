@@ -79,7 +79,7 @@ pub fn show(valid: &Valid, plan: &Plan) -> String {
 /// What a step does, in a few words.
 fn verb(step: &Step) -> String {
     match step {
-        Step::CreateBroker { broker } => format!("create broker {broker}"),
+        Step::CreateBroker { broker } => format!("start broker {broker}"),
         Step::UpdateBroker { broker } => format!("restart broker {broker}"),
         Step::RemoveBroker { broker } => format!("remove broker {broker}"),
         Step::CreateTopic {

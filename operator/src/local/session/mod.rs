@@ -1,25 +1,23 @@
 //! One run of a local cluster: what is wanted, what was seen, and what is done about the difference. It does no waiting:
 //! `run` calls it when something happened, and carries its jobs to the brokers.
 
+mod brokers;
+mod publish;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use taffrail_crds::{ClusterStatus, ConditionStatus, ListenerStatus, TopicStatus};
+use taffrail_crds::{ClusterStatus, ConditionStatus, TopicStatus};
 
 use super::LocalError;
-use super::broker_file::{properties, text};
-use super::folder::{DataFolder, replace, status_file};
+use super::folder::DataFolder;
 use super::intent::{only_cluster, take};
 use super::memory::{KeptTopic, Memory};
 use super::ports::Ports;
 use super::probe::{Addresses, Health, Job};
-use super::report::{
-    BrokerReport, ClusterReport, KeptReport, PartitionReport, Report, TopicReport,
-};
-use super::supervisor::{BrokerCommand, Supervisor};
+use super::supervisor::Supervisor;
 use crate::manifest::{self, Objects};
 use crate::metrics::{Metrics, PassResult};
 use crate::object::ObjectKey;
@@ -31,22 +29,22 @@ use crate::validate::{Intent, Valid, validate};
 
 /// What a run is started with.
 #[derive(Clone, Debug)]
-pub(super) struct Setup {
+pub(in crate::local) struct Setup {
     /// The manifest file.
-    pub(super) file: PathBuf,
+    pub(in crate::local) file: PathBuf,
     /// The broker program.
-    pub(super) binary: PathBuf,
+    pub(in crate::local) binary: PathBuf,
     /// Its ports.
-    pub(super) ports: Ports,
+    pub(in crate::local) ports: Ports,
     /// First port.
-    pub(super) base_port: u16,
+    pub(in crate::local) base_port: u16,
     /// Counts what the run does.
-    pub(super) metrics: Metrics,
+    pub(in crate::local) metrics: Metrics,
 }
 
 /// What a pass leaves to be carried to the brokers.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(in crate::local) enum Next {
     /// Steps for the worker; the pass ends when they are done.
     Apply(Vec<PlannedStep>),
     /// The pass has ended.
@@ -55,12 +53,12 @@ pub(super) enum Next {
 
 /// The run.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(in crate::local) struct Session {
     setup: Setup,
     folder: DataFolder,
     memory: Memory,
     /// The processes.
-    pub(super) supervisor: Supervisor,
+    pub(in crate::local) supervisor: Supervisor,
     started_with: BTreeMap<i32, ObservedBroker>,
     health: BTreeMap<i32, Health>,
     valid: Valid,
@@ -77,7 +75,7 @@ pub(super) struct Session {
 
 impl Session {
     /// A run over a locked folder, before anything is started. The file's objects are in force from here on.
-    pub(super) fn new(
+    pub(in crate::local) fn new(
         setup: Setup,
         folder: DataFolder,
         mut memory: Memory,
@@ -116,7 +114,7 @@ impl Session {
     }
 
     /// Takes the changed file. An unusable one changes nothing; the error is for the person who wrote it.
-    pub(super) fn reload(&mut self) -> Result<(), LocalError> {
+    pub(in crate::local) fn reload(&mut self) -> Result<(), LocalError> {
         let loaded = self.load_file();
         self.file_error = loaded.as_ref().err().map(ToString::to_string);
         let objects = loaded?;
@@ -140,7 +138,7 @@ impl Session {
     }
 
     /// What to ask the brokers for the next pass.
-    pub(super) fn begin_pass(&mut self, now: Instant) -> Job {
+    pub(in crate::local) fn begin_pass(&mut self, now: Instant) -> Job {
         self.began = Some((now, false));
         let key = &self.valid.cluster.key;
         self.setup
@@ -165,7 +163,7 @@ impl Session {
     }
 
     /// Goes on with a pass: plans, does what concerns brokers, and hands out what concerns topics.
-    pub(super) fn observed(
+    pub(in crate::local) fn observed(
         &mut self,
         health: BTreeMap<i32, Health>,
         kafka: ObservedKafka,
@@ -222,7 +220,11 @@ impl Session {
     }
 
     /// Ends a pass whose topic steps were carried out.
-    pub(super) fn applied(&mut self, results: Vec<(PlannedStep, Option<String>)>, now: Instant) {
+    pub(in crate::local) fn applied(
+        &mut self,
+        results: Vec<(PlannedStep, Option<String>)>,
+        now: Instant,
+    ) {
         for (planned, error) in results {
             if error.is_none()
                 && let Step::DeleteTopic { name, .. } = &planned.step
@@ -268,7 +270,7 @@ impl Session {
     }
 
     /// How soon to look again.
-    pub(super) fn next_look(&self) -> Duration {
+    pub(in crate::local) fn next_look(&self) -> Duration {
         if self.is_settled() {
             Duration::from_millis(1000)
         } else {
@@ -277,7 +279,7 @@ impl Session {
     }
 
     /// Whether all is as wanted, or waits for someone to change the manifest.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::local) fn is_settled(&self) -> bool {
         let all_but_refused = |conditions: &[taffrail_crds::Condition], refusals: &[Refusal]| {
             is_ready(conditions)
                 || refusals
@@ -296,7 +298,7 @@ impl Session {
 
     /// What someone has to do something about, one line each: refusals that do not pass, and failures seen twice in a
     /// row.
-    pub(super) fn complaints(&self) -> BTreeSet<String> {
+    pub(in crate::local) fn complaints(&self) -> BTreeSet<String> {
         let name = |object: Option<&ObjectKey>| match object {
             None => format!("Cluster {}", self.valid.cluster.key),
             Some(object) => format!("Topic {object}"),
@@ -329,87 +331,13 @@ impl Session {
     }
 
     /// The brokers of the Cluster.
-    pub(super) fn brokers(&self) -> Vec<i32> {
+    pub(in crate::local) fn brokers(&self) -> Vec<i32> {
         (0..self.valid.cluster.brokers).collect()
     }
 
     /// Whether a broker said that it serves clients when it was last asked.
-    pub(super) fn is_broker_ready(&self, broker: i32) -> bool {
+    pub(in crate::local) fn is_broker_ready(&self, broker: i32) -> bool {
         self.health.get(&broker).is_some_and(|health| health.ready)
-    }
-
-    /// Starts the brokers that have data but are more than the Cluster wants: their replicas are needed until they are
-    /// moved.
-    pub(super) fn start_surplus(&mut self) -> Result<(), LocalError> {
-        let surplus = self.memory.brokers.iter().copied();
-        let surplus: Vec<i32> = surplus
-            .filter(|broker| *broker >= self.valid.cluster.brokers)
-            .collect();
-        surplus
-            .into_iter()
-            .try_for_each(|broker| self.create_broker(broker))
-    }
-
-    fn create_broker(&mut self, broker: i32) -> Result<(), LocalError> {
-        self.setup.ports.check_free(broker)?;
-        let command = self.write_broker(broker)?;
-        // Written down first: a broker that ran may hold data.
-        if !self.memory.brokers.contains(&broker) {
-            self.memory.brokers.push(broker);
-            self.memory.brokers.sort_unstable();
-            self.memory.save(self.folder.path())?;
-        }
-        let program = command.program.clone();
-        self.supervisor
-            .start(broker, command)
-            .map(drop)
-            .map_err(LocalError::io(program))
-    }
-
-    fn update_broker(&mut self, broker: i32, now: Instant) -> Result<(), LocalError> {
-        let command = self.write_broker(broker)?;
-        self.supervisor.restart(broker, command, now);
-        Ok(())
-    }
-
-    fn write_broker(&mut self, broker: i32) -> Result<BrokerCommand, LocalError> {
-        let cluster = &self.valid.cluster;
-        let config = match &cluster.config {
-            Ok(config) => config.clone(),
-            // No step is planned for a refused configuration; a surplus broker keeps what it had.
-            Err(_) => self
-                .started_with
-                .get(&broker)
-                .map(|with| with.config.clone())
-                .unwrap_or_default(),
-        };
-        for volume in &cluster.volumes {
-            let path = self.folder.volume(broker, volume);
-            fs::create_dir_all(&path).map_err(LocalError::io(&path))?;
-        }
-        let properties = properties(
-            cluster,
-            &config,
-            &self.memory.voters,
-            broker,
-            self.setup.ports,
-            &self.folder,
-        );
-        let path = self.folder.properties(broker);
-        replace(&path, &text(&properties))?;
-        let with = ObservedBroker {
-            config,
-            volumes: cluster.volumes.clone(),
-            ready: false,
-            safe_to_stop: None,
-        };
-        self.started_with.insert(broker, with);
-        self.health.remove(&broker);
-        Ok(BrokerCommand {
-            program: self.setup.binary.clone(),
-            arguments: vec!["--config".to_owned(), path.display().to_string()],
-            log: self.folder.log(broker),
-        })
     }
 
     fn world(&self) -> Observed {
@@ -540,108 +468,6 @@ impl Session {
         self.failures_before = self.failures.clone();
     }
 
-    fn listeners(&self) -> Vec<ListenerStatus> {
-        // All client listeners are one on this machine: there is no outside.
-        let first = self.valid.cluster.listeners.first();
-        first
-            .map(|listener| ListenerStatus {
-                name: listener.name.clone(),
-                bootstrap_servers: self.bootstrap_servers(),
-            })
-            .into_iter()
-            .collect()
-    }
-
-    /// Addresses for Kafka clients.
-    pub(super) fn bootstrap_servers(&self) -> String {
-        let addresses: Vec<String> = self
-            .brokers()
-            .into_iter()
-            .map(|broker| self.setup.ports.client(broker).to_string())
-            .collect();
-        addresses.join(",")
-    }
-
-    /// What `local status` shows.
-    pub(super) fn report(&self) -> Report {
-        let world = self.kafka.world().unwrap_or_default();
-        let topics = self.topic_statuses.iter().map(|(object, status)| {
-            let topic = status
-                .topic_name
-                .as_ref()
-                .and_then(|name| world.topics.get(name));
-            let partitions = topic.into_iter().flat_map(|topic| &topic.partitions);
-            TopicReport {
-                object: object.clone(),
-                status: status.clone(),
-                partitions: partitions
-                    .map(|(&partition, state)| PartitionReport {
-                        partition,
-                        leader: state.leader,
-                        replicas: state.replicas.clone(),
-                        isr: state.isr.clone(),
-                    })
-                    .collect(),
-            }
-        });
-        let kept = self.memory.kept.iter().map(|(topic, kept)| KeptReport {
-            topic: topic.clone(),
-            object: kept.object.clone(),
-            message: format!(
-                "Topic {} was removed and said deletionPolicy: Retain; a Topic of this name takes it up again",
-                kept.object
-            ),
-        });
-        let brokers = self.started_with.iter().map(|(&id, with)| BrokerReport {
-            id,
-            pid: self.supervisor.pid(id),
-            state: self.supervisor.state(id).to_owned(),
-            ready: self.is_broker_ready(id),
-            restarts: self.supervisor.restarts(id),
-            client: self.setup.ports.client(id).to_string(),
-            metrics: self.setup.ports.metrics(id).to_string(),
-            config: self.folder.properties(id),
-            spec_config: with.config.clone(),
-            volumes: with.volumes.clone(),
-            log: self.folder.log(id),
-        });
-        Report {
-            running: true,
-            pid: std::process::id(),
-            file: self.setup.file.clone(),
-            data_dir: self.folder.path().to_owned(),
-            base_port: self.setup.base_port,
-            bootstrap_servers: self.bootstrap_servers(),
-            metrics: format!("http://{}/metrics", self.setup.ports.operator_metrics()),
-            cluster: ClusterReport {
-                object: self.valid.cluster.key.clone(),
-                status: self.cluster_status.clone(),
-            },
-            brokers: brokers.collect(),
-            topics: topics.collect(),
-            kept: kept.collect(),
-            file_error: self.file_error.clone(),
-        }
-    }
-
-    /// Writes the report where `local status` finds it, if it changed.
-    pub(super) fn publish(&mut self) {
-        let text = match serde_json::to_string_pretty(&self.report()) {
-            Ok(text) => text,
-            Err(error) => {
-                tracing::warn!(%error, "the status cannot be written");
-                return;
-            }
-        };
-        if text == self.written {
-            return;
-        }
-        match replace(&status_file(self.folder.path()), &text) {
-            Ok(()) => self.written = text,
-            Err(error) => tracing::warn!(%error, "the status cannot be written"),
-        }
-    }
-
     fn save_memory(&self) {
         // Without it a removal made while nothing runs might be missed; the run itself goes on.
         if let Err(error) = self.memory.save(self.folder.path()) {
@@ -651,7 +477,11 @@ impl Session {
 }
 
 /// The refusal of a folder with another cluster's data.
-pub(super) fn other_cluster(folder: &Path, memory: &Memory, wanted: &ObjectKey) -> LocalError {
+pub(in crate::local) fn other_cluster(
+    folder: &Path,
+    memory: &Memory,
+    wanted: &ObjectKey,
+) -> LocalError {
     LocalError::OtherCluster {
         folder: folder.to_owned(),
         found: format!("Cluster {}", memory.cluster),
