@@ -17,8 +17,9 @@ use rdkafka::types::RDKafkaErrorCode;
 use crate::logcheck::{Outcome, Read, Sent};
 use crate::read;
 
-/// How long a record may wait for its acknowledgement before its fate counts as unknown.
-const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
+/// How long a record may wait for its acknowledgement before its fate counts as unknown: longer than any outage of a test, since
+/// librdkafka sends what is under way again, as new records, once one of them has timed out.
+const MESSAGE_LIMIT: Duration = Duration::from_secs(300);
 /// Filler, so that a record is as large as a small event.
 const FILLER: &str = "......................................................................";
 
