@@ -31,7 +31,7 @@ pub use folder::{FolderState, PartitionFolder};
 pub use identity::Identity;
 pub use log::{
     Appended, BatchHeaders, FileRange, Flush, Flushed, LocatedBatch, Log, OffsetSpec, ReadLimits,
-    Recovered, Retired, TimestampOffset,
+    Recovered, Retired, TimestampOffset, Writeback,
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};

@@ -244,16 +244,20 @@ impl<D: Disk> Log<D> {
         size: usize,
         now_ms: i64,
     ) -> Result<bool, LogError> {
-        let config = std::sync::Arc::clone(&self.config);
+        let segment_bytes = u64::from(self.config.segment_bytes);
+        let segment_index_bytes = u64::from(self.config.segment_index_bytes);
+        let age_max = self
+            .config
+            .segment_ms
+            .saturating_sub(self.config.segment_jitter_ms);
         let (segment, place) = self.active_and_place();
         let content = segment.size + run;
         if content == 0 {
             // An empty segment may still be too far below: its file's name cannot change, so a new one is made.
             return Ok(header.last_offset() - segment.base_offset > RELATIVE_OFFSET_MAX);
         }
-        let index_full =
-            |bytes: u64, entry: u64| bytes + entry > u64::from(config.segment_index_bytes);
-        if content + size as u64 > u64::from(config.segment_bytes)
+        let index_full = |bytes: u64, entry: u64| bytes + entry > segment_index_bytes;
+        if content + size as u64 > segment_bytes
             || header.last_offset() - segment.base_offset > RELATIVE_OFFSET_MAX
             || index_full(segment.offset_index.bytes(), 8)
             || index_full(segment.time_index.bytes(), 12)
@@ -270,7 +274,7 @@ impl<D: Disk> Log<D> {
         } else {
             now_ms.saturating_sub(segment.since_ms)
         };
-        Ok(age > config.segment_ms.saturating_sub(config.segment_jitter_ms))
+        Ok(age > age_max)
     }
 
     /// A segment is named by the log end offset, so that recovery sees when the end of the one before is missing; only if
@@ -312,13 +316,14 @@ impl<D: Disk> Log<D> {
     /// Cuts the active segment's file to its content and writes its indexes whole, the largest timestamp last.
     pub(super) fn seal_active(&mut self) -> Result<(), LogError> {
         let (segment, place) = self.active_and_place();
-        if segment.recycled {
+        if segment.recycled || segment.reserved {
             let path = place.path(segment.base_offset, LOG_SUFFIX);
             segment
                 .file(&place)?
                 .set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;
             segment.recycled = false;
+            segment.reserved = false;
             segment.changed += 1;
         }
         segment.push_time_entry();

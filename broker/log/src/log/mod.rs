@@ -14,6 +14,7 @@ mod recovery;
 mod retention;
 mod timestamps;
 mod truncate;
+mod writeback;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ pub use read::{FileRange, ReadLimits};
 pub use recovery::Recovered;
 pub use retention::Retired;
 pub use timestamps::{OffsetSpec, TimestampOffset};
+pub use writeback::Writeback;
 
 const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 

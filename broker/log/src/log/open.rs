@@ -184,14 +184,20 @@ impl<D: Disk> Log<D> {
 
     /// After a clean stop: what the active segment's end tells, and indexes for segments that lack them.
     fn load_sealed(&mut self) -> Result<(), LogError> {
+        self.index_segments_below(self.segments.len() - 1)?;
+        self.load_active_end()
+    }
+
+    /// Makes indexes for complete segments that have none but should.
+    pub(super) fn index_segments_below(&mut self, end: usize) -> Result<(), LogError> {
         let interval = u64::from(self.config.index_interval_bytes);
-        for index in 0..self.segments.len() - 1 {
+        for index in 0..end {
             if self.segments[index].offset_index.len() == 0 && self.segments[index].size > interval
             {
                 self.rebuild_indexes(index)?;
             }
         }
-        self.load_active_end()
+        Ok(())
     }
 
     /// Reads the end of the active segment, from its last index entry on, for everything that appending goes on from.

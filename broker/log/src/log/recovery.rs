@@ -49,6 +49,7 @@ impl<D: Disk> Log<D> {
     /// Scans from the segment that holds `recovery_point` to the end and leaves a log whose every batch is intact.
     pub(super) fn recover(&mut self, recovery_point: i64) -> Result<Recovered, LogError> {
         let first = self.segment_for(recovery_point);
+        self.index_segments_below(first)?;
         let mut recovered = Recovered::nothing();
         self.recent.clear();
         self.window = None;
@@ -186,7 +187,8 @@ impl<D: Disk> Log<D> {
         let (segment, place) = self.segment_and_place(index);
         // It was scanned because nobody knows what of it is durable.
         segment.changed += 1;
-        if segment.size < length {
+        // Also without a torn tail: it gives back room that was asked for behind the end.
+        if segment.size < length || is_last {
             file.set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;
         }

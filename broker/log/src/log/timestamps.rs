@@ -118,53 +118,37 @@ impl<D: Disk> Log<D> {
         let from =
             segment.base_offset + lower.map_or(0, |entry| i64::from(entry.relative_offset) + 1);
         let from = from.max(self.log_start_offset);
-        let Some(start) = self.position_of(index, from)? else {
+        let Some(mut position) = self.position_of(index, from)? else {
             return Ok(None);
         };
-        let (segment, place) = self.segment_and_place(index);
-        let file = segment.file(&place)?;
-        let path = || place.path(segment.base_offset, LOG_SUFFIX);
-        let mut walk = BatchWalk::new(&*file, &path, start, segment.size, SEQUENTIAL_CHUNK);
-        while let Some(batch) = walk.next()? {
-            if batch.header.max_timestamp < timestamp {
-                continue;
-            }
+        // A batch may promise more than it holds: its newest records may lie below the log start.
+        while let Some(batch) = self.next_batch_since(index, position, timestamp)? {
             let found = self.record_in(index, &batch, |at| at >= timestamp)?;
             if found.is_some() {
                 return Ok(found);
             }
-            // All records from `timestamp` on lie below the log start, or the batch is empty: go on.
-            return self.find_behind(index, &batch, timestamp);
+            position = batch.end();
         }
         Ok(None)
     }
 
-    /// Goes on behind a batch that promised more than it held.
-    fn find_behind(
+    /// The first batch at or behind `position` whose largest timestamp is at least `timestamp`.
+    fn next_batch_since(
         &mut self,
         index: usize,
-        batch: &WalkedBatch,
+        position: u64,
         timestamp: i64,
-    ) -> Result<Option<TimestampOffset>, LogError> {
-        let mut position = batch.end();
-        loop {
-            let (segment, place) = self.segment_and_place(index);
-            let file = segment.file(&place)?;
-            let path = || place.path(segment.base_offset, LOG_SUFFIX);
-            let mut walk = BatchWalk::new(&*file, &path, position, segment.size, SEQUENTIAL_CHUNK);
-            let candidate = loop {
-                match walk.next()? {
-                    None => return Ok(None),
-                    Some(batch) if batch.header.max_timestamp >= timestamp => break batch,
-                    Some(_) => {}
-                }
-            };
-            let found = self.record_in(index, &candidate, |at| at >= timestamp)?;
-            if found.is_some() {
-                return Ok(found);
+    ) -> Result<Option<WalkedBatch>, LogError> {
+        let (segment, place) = self.segment_and_place(index);
+        let file = segment.file(&place)?;
+        let path = || place.path(segment.base_offset, LOG_SUFFIX);
+        let mut walk = BatchWalk::new(&*file, &path, position, segment.size, SEQUENTIAL_CHUNK);
+        while let Some(batch) = walk.next()? {
+            if batch.header.max_timestamp >= timestamp {
+                return Ok(Some(batch));
             }
-            position = candidate.end();
         }
+        Ok(None)
     }
 
     /// The first record that has the largest timestamp of the log.
