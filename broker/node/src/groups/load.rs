@@ -32,8 +32,11 @@ pub(super) fn start<E: Env>(broker: &Arc<Broker<E>>, id: TopicPartition, epoch: 
                 let shard = Shard::new(partition, epoch, coordinator, end_offset);
                 loader.groups.activate(&loader, id.partition, shard);
             }
+            Err(ErrorKind::NotLeaderOrFollower) => {
+                tracing::debug!(partition = %partition.name(), "leads no more: the coordinator is not loaded");
+            }
             Err(error) => {
-                tracing::warn!(partition = %partition.name(), ?error, "the coordinator could not be loaded");
+                tracing::error!(partition = %partition.name(), ?error, "the coordinator could not be loaded");
             }
         }
     });

@@ -15,11 +15,20 @@ use crate::partition::{Partition, RoleChange, log_config, replica_settings};
 
 impl<E: Env> Broker<E> {
     /// Makes the replicas here what `new` says. Called with each image in order, after it became visible.
+    ///
+    /// Until the image holds this process's own registration it is history: it may name this broker the leader of
+    /// what others lead by now. Of history only deletions are taken, for they are final.
     pub(crate) fn apply_metadata(self: &Arc<Self>, old: &Arc<Image>, new: &Arc<Image>) {
-        let changes = Changes::between(old, new);
-        for (topic_id, name) in &changes.removed_topics {
+        for (topic_id, name) in &Changes::between(old, new).removed_topics {
             self.delete_topic(*topic_id, name);
         }
+        let registered = new.broker(self.id).is_some_and(|registration| registration.incarnation == self.incarnation);
+        if !registered {
+            return;
+        }
+        let nothing = Arc::new(Image::default());
+        let old = if self.replication.joins() { &nothing } else { old };
+        let changes = Changes::between(old, new);
         self.apply_configs(new, &changes);
         for id in self.touched(new, &changes) {
             self.apply_partition(new, id);
@@ -180,7 +189,7 @@ impl<E: Env> Broker<E> {
         for id in &changes.partitions {
             let was = old.partition(*id).is_some_and(|state| state.recovering);
             let Some(state) = new.partition(*id) else { continue };
-            if state.recovering && !was {
+            if state.recovering && !was && old.cluster_id().is_some() {
                 self.metrics().unclean_leader_elections.inc();
                 tracing::warn!(partition = %id, leader = ?state.leader, "a leader was elected without proof that it has every acknowledged record");
             }

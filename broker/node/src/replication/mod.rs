@@ -39,6 +39,7 @@ pub(crate) struct Replication<E: Env> {
     sessions: Mutex<Sessions<Arc<Partition<E>>>>,
     waiting_fetches: Mutex<WaitingFetches>,
     strays_checked: AtomicBool,
+    joined: AtomicBool,
 }
 
 impl<E: Env> Replication<E> {
@@ -55,6 +56,7 @@ impl<E: Env> Replication<E> {
             sessions: Mutex::new(Sessions::new(limits)),
             waiting_fetches: Mutex::new(BTreeMap::new()),
             strays_checked: AtomicBool::new(false),
+            joined: AtomicBool::new(false),
         }
     }
 
@@ -134,6 +136,11 @@ impl<E: Env> Replication<E> {
         self.fetchers.stop();
         self.flushes.wake();
         self.proposals.wake();
+    }
+
+    /// Whether the metadata is applied for the first time: nothing of it has been carried out yet.
+    fn joins(&self) -> bool {
+        !self.joined.swap(true, Ordering::AcqRel)
     }
 
     fn strays_checked(&self) -> bool {
