@@ -55,7 +55,7 @@ pub fn configure(members: &[Member], cluster_id: &str, config: &[(String, String
 pub fn command(folder: &Path) -> Result<Command> {
     let mut command = Command::new(binary("taffrail-broker")?);
     command
-        .arg("run")
+        .arg("--config")
         .arg(folder.join("broker.properties"))
         .current_dir(folder);
     Ok(command)

@@ -78,6 +78,15 @@ fn check_segments(folder: &Path, codec: &str, bits: u8) -> Result<()> {
         "codec bits of the batches: {stored:?}"
     );
 
+    for log in &logs {
+        for ending in ["index", "timeindex"] {
+            ensure!(
+                log.with_extension(ending).is_file(),
+                "{} has no .{ending} beside it",
+                log.display()
+            );
+        }
+    }
     let all: Vec<PathBuf> = ["log", "index", "timeindex"]
         .iter()
         .map(|e| files(folder, e))
