@@ -3,7 +3,7 @@
 use super::definition::ValueType;
 
 /// A type that a config's text can become.
-pub trait ConfigValue: Sized + Default {
+pub(crate) trait ConfigValue: Sized + Default {
     /// The type that DescribeConfigs names.
     const TYPE: ValueType;
     /// Whether "not set" is a value of its own.
