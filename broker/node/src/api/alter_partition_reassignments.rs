@@ -10,7 +10,9 @@ use taffrail_protocol::ErrorCode;
 use taffrail_protocol::messages::alter_partition_reassignments_response::{
     ReassignablePartitionResponse, ReassignableTopicResponse,
 };
-use taffrail_protocol::messages::{AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse};
+use taffrail_protocol::messages::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
 
 use super::topics;
 use crate::broker::Broker;
@@ -27,7 +29,11 @@ pub(crate) async fn handle<E: Env>(
 ) -> AlterPartitionReassignmentsResponse {
     let deadline = topics::deadline(&broker, request.timeout_ms);
     let (index, _) = broker.cluster.indexed_image();
-    match broker.cluster.call_controller(&context, &request, deadline).await {
+    match broker
+        .cluster
+        .call_controller(&context, &request, deadline)
+        .await
+    {
         Ok(answer) => {
             topics::wait_for_news(&broker, index).await;
             answer
@@ -63,14 +69,28 @@ pub(crate) async fn decide<E: Env>(
         .await?;
     let mut results = results.into_iter();
     let mut next = |partition_index: i32| {
-        let result = results.next().unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into()));
-        let (error_code, error_message) = result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
-        ReassignablePartitionResponse { partition_index, error_code, error_message }
+        let result = results
+            .next()
+            .unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into()));
+        let (error_code, error_message) =
+            result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
+        ReassignablePartitionResponse {
+            partition_index,
+            error_code,
+            error_message,
+        }
     };
-    let responses = request.topics.into_iter().map(|topic| ReassignableTopicResponse {
-        name: topic.name,
-        partitions: topic.partitions.into_iter().map(|partition| next(partition.partition_index)).collect(),
-    });
+    let responses = request
+        .topics
+        .into_iter()
+        .map(|topic| ReassignableTopicResponse {
+            name: topic.name,
+            partitions: topic
+                .partitions
+                .into_iter()
+                .map(|partition| next(partition.partition_index))
+                .collect(),
+        });
     Ok(AlterPartitionReassignmentsResponse {
         allow_replication_factor_change: request.allow_replication_factor_change,
         responses: responses.collect(),
@@ -79,19 +99,32 @@ pub(crate) async fn decide<E: Env>(
 }
 
 /// One reassignment, or the reason why it cannot be one, for each partition in order.
-fn translate(image: &Image, request: &AlterPartitionReassignmentsRequest) -> Vec<Result<Reassignment, ApiError>> {
+fn translate(
+    image: &Image,
+    request: &AlterPartitionReassignmentsRequest,
+) -> Vec<Result<Reassignment, ApiError>> {
     let mut translated = Vec::new();
     for topic in &request.topics {
         let known = image.topic_by_name(&topic.name);
         for partition in &topic.partitions {
-            let replicas: Option<Vec<BrokerId>> =
-                partition.replicas.as_ref().map(|ids| ids.iter().copied().map(BrokerId).collect());
+            let replicas: Option<Vec<BrokerId>> = partition
+                .replicas
+                .as_ref()
+                .map(|ids| ids.iter().copied().map(BrokerId).collect());
             translated.push(match known {
                 None => Err(ErrorKind::UnknownTopicOrPartition.into()),
                 Some(known) => {
                     let id = TopicPartition::new(known.id, partition.partition_index);
-                    check_factor(image, id, replicas.as_deref(), request.allow_replication_factor_change)
-                        .map(|()| Reassignment { partition: id, replicas })
+                    check_factor(
+                        image,
+                        id,
+                        replicas.as_deref(),
+                        request.allow_replication_factor_change,
+                    )
+                    .map(|()| Reassignment {
+                        partition: id,
+                        replicas,
+                    })
                 }
             });
         }
@@ -106,12 +139,19 @@ fn check_factor(
     replicas: Option<&[BrokerId]>,
     may_change: bool,
 ) -> Result<(), ApiError> {
-    let factor = image.partition(partition).map(|state| state.target_replicas().len());
+    let factor = image
+        .partition(partition)
+        .map(|state| state.target_replicas().len());
     match (factor, replicas) {
-        (Some(factor), Some(replicas)) if !may_change && replicas.len() != factor => Err(ApiError::new(
-            ErrorKind::InvalidReplicationFactor,
-            format!("The partition has {factor} replicas and the request would give it {}.", replicas.len()),
-        )),
+        (Some(factor), Some(replicas)) if !may_change && replicas.len() != factor => {
+            Err(ApiError::new(
+                ErrorKind::InvalidReplicationFactor,
+                format!(
+                    "The partition has {factor} replicas and the request would give it {}.",
+                    replicas.len()
+                ),
+            ))
+        }
         _ => Ok(()),
     }
 }

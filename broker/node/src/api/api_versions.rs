@@ -25,23 +25,48 @@ struct Feature {
 
 /// Features that clients and tools read. A level of 0 says that the function is not there.
 const FEATURES: [Feature; 3] = [
-    Feature { name: "eligible.leader.replicas.version", min: 0, max: 1, finalized: 1 },
-    Feature { name: "group.version", min: 0, max: 0, finalized: 0 },
-    Feature { name: "transaction.version", min: 0, max: 0, finalized: 0 },
+    Feature {
+        name: "eligible.leader.replicas.version",
+        min: 0,
+        max: 1,
+        finalized: 1,
+    },
+    Feature {
+        name: "group.version",
+        min: 0,
+        max: 0,
+        finalized: 0,
+    },
+    Feature {
+        name: "transaction.version",
+        min: 0,
+        max: 0,
+        finalized: 0,
+    },
 ];
 
 /// The first version whose clients accept a supported feature with minimum level 0 (KAFKA-17011, KAFKA-17492).
 const FIRST_VERSION_WITH_MIN_ZERO: i16 = 4;
 
 /// Answers a request of any version.
-pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, body: &[u8]) -> Handled<E> {
+pub(crate) fn handle<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    body: &[u8],
+) -> Handled<E> {
     if !ApiKey::ApiVersions.is_served(context.version) {
         // A client that is newer than we are reads a v0 body in every version and tries again with what it says.
-        let context = RequestContext { version: 0, ..context.clone() };
+        let context = RequestContext {
+            version: 0,
+            ..context.clone()
+        };
         return encode(&context, &unsupported());
     }
     match decode::<ApiVersionsRequest>(context, body) {
-        Ok(request) => encode(context, &respond(context.version, broker.cluster.applied_index(), &request)),
+        Ok(request) => encode(
+            context,
+            &respond(context.version, broker.cluster.applied_index(), &request),
+        ),
         Err(reason) => Handled::Close(reason),
     }
 }
@@ -52,12 +77,21 @@ fn unsupported() -> ApiVersionsResponse {
         .filter(|range| range.api_key == ApiKey::ApiVersions)
         .map(entry)
         .collect();
-    ApiVersionsResponse { error_code: ErrorCode::UnsupportedVersion.code(), api_keys, ..Default::default() }
+    ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys,
+        ..Default::default()
+    }
 }
 
 fn respond(version: i16, metadata_index: u64, request: &ApiVersionsRequest) -> ApiVersionsResponse {
-    if version >= 3 && !(software(&request.client_software_name) && software(&request.client_software_version)) {
-        return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+    if version >= 3
+        && !(software(&request.client_software_name) && software(&request.client_software_version))
+    {
+        return ApiVersionsResponse {
+            error_code: ErrorCode::InvalidRequest.code(),
+            ..Default::default()
+        };
     }
     let api_keys = api::advertised().iter().map(entry).collect();
     let supported_features = FEATURES
@@ -89,7 +123,11 @@ fn respond(version: i16, metadata_index: u64, request: &ApiVersionsRequest) -> A
 }
 
 fn entry(range: &ApiVersionRange) -> ApiVersion {
-    ApiVersion { api_key: range.api_key.code(), min_version: range.min_version, max_version: range.max_version }
+    ApiVersion {
+        api_key: range.api_key.code(),
+        min_version: range.min_version,
+        max_version: range.max_version,
+    }
 }
 
 /// Letters and digits, with dots and dashes inside (`ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`).
@@ -116,14 +154,22 @@ mod tests {
         };
         let response = respond(version, 5, &request);
         assert_eq!(response.error_code, expected_error.code(), "{name}");
-        let supported: Vec<&str> = response.supported_features.iter().map(|feature| feature.name.as_str()).collect();
+        let supported: Vec<&str> = response
+            .supported_features
+            .iter()
+            .map(|feature| feature.name.as_str())
+            .collect();
         assert_eq!(supported, expected_supported);
     }
 
     #[test]
     fn features_that_may_be_off_are_told_from_version_4() {
         check(3, "apache-kafka-java", ErrorCode::None, &[]);
-        let all = ["eligible.leader.replicas.version", "group.version", "transaction.version"];
+        let all = [
+            "eligible.leader.replicas.version",
+            "group.version",
+            "transaction.version",
+        ];
         check(4, "apache-kafka-java", ErrorCode::None, &all);
     }
 
@@ -142,17 +188,31 @@ mod tests {
         let response = unsupported();
         assert_eq!(response.error_code, 35);
         assert_eq!(response.api_keys.len(), 1);
-        assert_eq!((response.api_keys[0].api_key, response.api_keys[0].min_version), (18, 0));
+        assert_eq!(
+            (
+                response.api_keys[0].api_key,
+                response.api_keys[0].min_version
+            ),
+            (18, 0)
+        );
     }
 
     #[test]
     fn produce_is_advertised_from_version_0() {
-        let response = respond(4, 0, &ApiVersionsRequest {
-            client_software_name: "a".into(),
-            client_software_version: "1".into(),
-            ..Default::default()
-        });
-        let produce = response.api_keys.iter().find(|range| range.api_key == 0).unwrap();
+        let response = respond(
+            4,
+            0,
+            &ApiVersionsRequest {
+                client_software_name: "a".into(),
+                client_software_version: "1".into(),
+                ..Default::default()
+            },
+        );
+        let produce = response
+            .api_keys
+            .iter()
+            .find(|range| range.api_key == 0)
+            .unwrap();
         assert_eq!((produce.min_version, produce.max_version), (0, 13));
     }
 }

@@ -32,10 +32,19 @@ pub(crate) async fn handle<E: Env>(
     let mut response = CreatePartitionsResponse::default();
     let deadline = topics::deadline(&broker, request.timeout_ms);
     if !request.topics.is_empty() {
-        match broker.cluster.call_controller(&context, &request, deadline).await {
+        match broker
+            .cluster
+            .call_controller(&context, &request, deadline)
+            .await
+        {
             Ok(answer) => {
                 if !request.validate_only {
-                    let grown = |image: &Image| answer.results.iter().all(|result| is_grown(image, &request, result));
+                    let grown = |image: &Image| {
+                        answer
+                            .results
+                            .iter()
+                            .all(|result| is_grown(image, &request, result))
+                    };
                     broker.cluster.wait_for_image(deadline, grown).await;
                 }
                 response = answer;
@@ -43,25 +52,48 @@ pub(crate) async fn handle<E: Env>(
             Err(error) => {
                 let (code, message) = (error.code().code(), Some(error.to_string()));
                 let names = request.topics.into_iter().map(|topic| topic.name);
-                response.results.extend(names.map(|name| failed(name, code, message.clone())));
+                response
+                    .results
+                    .extend(names.map(|name| failed(name, code, message.clone())));
             }
         }
     }
     let unauthorized = ErrorCode::TopicAuthorizationFailed.code();
-    response.results.extend(refused.into_iter().map(|topic| failed(topic.name, unauthorized, None)));
+    response.results.extend(
+        refused
+            .into_iter()
+            .map(|topic| failed(topic.name, unauthorized, None)),
+    );
     response
 }
 
 /// Whether an image shows what a result says. A topic that is gone meanwhile is not waited for.
-fn is_grown(image: &Image, request: &CreatePartitionsRequest, result: &CreatePartitionsTopicResult) -> bool {
-    let asked = request.topics.iter().find(|topic| topic.name == result.name);
+fn is_grown(
+    image: &Image,
+    request: &CreatePartitionsRequest,
+    result: &CreatePartitionsTopicResult,
+) -> bool {
+    let asked = request
+        .topics
+        .iter()
+        .find(|topic| topic.name == result.name);
     let count = asked.map_or(0, |topic| usize::try_from(topic.count).unwrap_or(0));
-    let there = image.topic_by_name(&result.name).map(|topic| topic.partitions.len());
+    let there = image
+        .topic_by_name(&result.name)
+        .map(|topic| topic.partitions.len());
     result.error_code != ErrorCode::None.code() || there.is_none_or(|there| there >= count)
 }
 
-fn failed(name: String, error_code: i16, error_message: Option<String>) -> CreatePartitionsTopicResult {
-    CreatePartitionsTopicResult { name, error_code, error_message }
+fn failed(
+    name: String,
+    error_code: i16,
+    error_message: Option<String>,
+) -> CreatePartitionsTopicResult {
+    CreatePartitionsTopicResult {
+        name,
+        error_code,
+        error_message,
+    }
 }
 
 /// What the active controller answers.
@@ -69,16 +101,26 @@ pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: CreatePartitionsRequest,
 ) -> Result<CreatePartitionsResponse, NotController> {
-    let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let names: Vec<String> = request
+        .topics
+        .iter()
+        .map(|topic| topic.name.clone())
+        .collect();
     let wanted: Vec<CreatePartitions> = request.topics.into_iter().map(to_core).collect();
     let validate_only = request.validate_only;
-    let results =
-        broker.cluster.decide(move |controller, _| controller.create_partitions(&wanted, validate_only)).await?;
+    let results = broker
+        .cluster
+        .decide(move |controller, _| controller.create_partitions(&wanted, validate_only))
+        .await?;
     let results = names.into_iter().zip(results).map(|(name, result)| {
-        let (code, message) = result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
+        let (code, message) =
+            result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
         failed(name, code, message)
     });
-    Ok(CreatePartitionsResponse { results: results.collect(), ..CreatePartitionsResponse::default() })
+    Ok(CreatePartitionsResponse {
+        results: results.collect(),
+        ..CreatePartitionsResponse::default()
+    })
 }
 
 fn to_core(topic: CreatePartitionsTopic) -> CreatePartitions {
@@ -86,8 +128,11 @@ fn to_core(topic: CreatePartitionsTopic) -> CreatePartitions {
     CreatePartitions {
         topic: topic.name,
         count: topic.count,
-        assignments: topic
-            .assignments
-            .map(|assignments| assignments.into_iter().map(|assigned| replicas(assigned.broker_ids)).collect()),
+        assignments: topic.assignments.map(|assignments| {
+            assignments
+                .into_iter()
+                .map(|assigned| replicas(assigned.broker_ids))
+                .collect()
+        }),
     }
 }

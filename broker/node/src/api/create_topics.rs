@@ -9,7 +9,9 @@ use taffrail_core::error::{ApiError, ErrorKind};
 use taffrail_core::ids::{BrokerId, TopicId};
 use taffrail_core::metadata::Image;
 use taffrail_protocol::messages::create_topics_request::CreatableTopic;
-use taffrail_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
+use taffrail_protocol::messages::create_topics_response::{
+    CreatableTopicConfigs, CreatableTopicResult,
+};
 use taffrail_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use taffrail_protocol::{ErrorCode, Uuid};
 
@@ -27,13 +29,18 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     mut request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
-    let may_create = |topic: &CreatableTopic| topics::may_create(&broker, &context.principal, &topic.name);
+    let may_create =
+        |topic: &CreatableTopic| topics::may_create(&broker, &context.principal, &topic.name);
     let (allowed, refused): (Vec<_>, Vec<_>) = request.topics.into_iter().partition(may_create);
     request.topics = allowed;
     let mut response = CreateTopicsResponse::default();
     let deadline = topics::deadline(&broker, request.timeout_ms);
     if !request.topics.is_empty() {
-        match broker.cluster.call_controller(&context, &request, deadline).await {
+        match broker
+            .cluster
+            .call_controller(&context, &request, deadline)
+            .await
+        {
             Ok(answer) => {
                 if !request.validate_only {
                     topics::wait_until_visible(&broker, &answer, deadline).await;
@@ -44,14 +51,31 @@ pub(crate) async fn handle<E: Env>(
                 let code = error.code();
                 let message = Some(error.to_string());
                 let names = request.topics.into_iter().map(|topic| topic.name);
-                response.topics.extend(names.map(|name| failed(name, code.code(), message.clone())));
+                response
+                    .topics
+                    .extend(names.map(|name| failed(name, code.code(), message.clone())));
             }
         }
     }
     let unauthorized = ErrorCode::TopicAuthorizationFailed.code();
-    response.topics.extend(refused.into_iter().map(|topic| failed(topic.name, unauthorized, None)));
-    let may_see = |name: &str| topics::allows(&broker, &context.principal, Operation::DescribeConfigs, name);
-    for topic in response.topics.iter_mut().filter(|topic| !may_see(&topic.name)) {
+    response.topics.extend(
+        refused
+            .into_iter()
+            .map(|topic| failed(topic.name, unauthorized, None)),
+    );
+    let may_see = |name: &str| {
+        topics::allows(
+            &broker,
+            &context.principal,
+            Operation::DescribeConfigs,
+            name,
+        )
+    };
+    for topic in response
+        .topics
+        .iter_mut()
+        .filter(|topic| !may_see(&topic.name))
+    {
         topic.topic_config_error_code = unauthorized;
         topic.configs = Some(Vec::new());
         (topic.num_partitions, topic.replication_factor) = (-1, -1);
@@ -60,7 +84,12 @@ pub(crate) async fn handle<E: Env>(
 }
 
 fn failed(name: String, error_code: i16, error_message: Option<String>) -> CreatableTopicResult {
-    CreatableTopicResult { name, error_code, error_message, ..CreatableTopicResult::default() }
+    CreatableTopicResult {
+        name,
+        error_code,
+        error_message,
+        ..CreatableTopicResult::default()
+    }
 }
 
 /// What the active controller answers.
@@ -90,14 +119,18 @@ pub(crate) async fn decide<E: Env>(
             None => {}
         }
     }
-    let topics: Vec<(String, ConfigMap)> =
-        wanted.iter().map(|topic| (topic.name.clone(), topic.configs.iter().cloned().collect())).collect();
+    let topics: Vec<(String, ConfigMap)> = wanted
+        .iter()
+        .map(|topic| (topic.name.clone(), topic.configs.iter().cloned().collect()))
+        .collect();
     let validate_only = request.validate_only;
     let (created, image) = broker
         .cluster
         .decide(move |controller, _| {
             let image = controller.image().clone();
-            topics::map_reply(controller.create_topics(&wanted, validate_only), |reply| (reply, image))
+            topics::map_reply(controller.create_topics(&wanted, validate_only), |reply| {
+                (reply, image)
+            })
         })
         .await?;
     let mut response = CreateTopicsResponse::default();
@@ -107,7 +140,11 @@ pub(crate) async fn decide<E: Env>(
             Err(error) => refused(name, error),
         });
     }
-    response.topics.extend(results.into_iter().map(|(name, error)| refused(name, error)));
+    response.topics.extend(
+        results
+            .into_iter()
+            .map(|(name, error)| refused(name, error)),
+    );
     Ok(response)
 }
 
@@ -137,7 +174,11 @@ fn succeeded<E: Env>(
     };
     CreatableTopicResult {
         name,
-        topic_id: if validate_only { Uuid::default() } else { Uuid(topic.topic_id.0) },
+        topic_id: if validate_only {
+            Uuid::default()
+        } else {
+            Uuid(topic.topic_id.0)
+        },
         num_partitions: topic.partitions,
         replication_factor: topic.replication_factor,
         configs: Some(entries.into_iter().map(config).collect()),
@@ -154,10 +195,15 @@ fn to_core<E: Env>(broker: &Broker<E>, topic: &CreatableTopic) -> Checked {
         };
         configs.insert(config.name.clone(), value.clone());
     }
-    check_topic(&configs).map_err(|errors| ApiError::new(ErrorKind::InvalidConfig, errors.to_string()))?;
+    check_topic(&configs)
+        .map_err(|errors| ApiError::new(ErrorKind::InvalidConfig, errors.to_string()))?;
     let assignments = topic.assignments.iter();
-    let assignments = assignments
-        .map(|assigned| (assigned.partition_index, assigned.broker_ids.iter().copied().map(BrokerId).collect()));
+    let assignments = assignments.map(|assigned| {
+        (
+            assigned.partition_index,
+            assigned.broker_ids.iter().copied().map(BrokerId).collect(),
+        )
+    });
     // Placement takes them modulo the number of brokers.
     let drawn = || usize::try_from(broker.env.random() >> 32).unwrap_or(0);
     Ok(CreateTopic {

@@ -30,22 +30,36 @@ pub(crate) async fn handle<E: Env>(
     let mut response = DeleteTopicsResponse::default();
     let mut allowed = Vec::new();
     for topic in asked(&request) {
-        let name = topic.name.clone().or_else(|| Some(image.topic(TopicId(topic.topic_id.0))?.name.clone()));
-        let may = |operation, name: &str| topics::allows(&broker, &context.principal, operation, name);
+        let name = topic
+            .name
+            .clone()
+            .or_else(|| Some(image.topic(TopicId(topic.topic_id.0))?.name.clone()));
+        let may =
+            |operation, name: &str| topics::allows(&broker, &context.principal, operation, name);
         match name {
             Some(name) if !may(Operation::Delete, &name) => {
                 let hidden = topic.name.is_none() && !may(Operation::Describe, &name);
                 let shown = if hidden { None } else { Some(name) };
-                response.responses.push(failed(shown, topic.topic_id, ErrorCode::TopicAuthorizationFailed, None));
+                response.responses.push(failed(
+                    shown,
+                    topic.topic_id,
+                    ErrorCode::TopicAuthorizationFailed,
+                    None,
+                ));
             }
             Some(_) | None => allowed.push(topic),
         }
     }
     if !broker.config.delete_topic_enable {
-        let code =
-            if context.version < 3 { ErrorCode::InvalidRequest } else { ErrorCode::TopicDeletionDisabled };
+        let code = if context.version < 3 {
+            ErrorCode::InvalidRequest
+        } else {
+            ErrorCode::TopicDeletionDisabled
+        };
         let message = Some("delete.topic.enable is false.".to_string());
-        let refused = allowed.into_iter().map(|topic| failed(topic.name, topic.topic_id, code, message.clone()));
+        let refused = allowed
+            .into_iter()
+            .map(|topic| failed(topic.name, topic.topic_id, code, message.clone()));
         response.responses.extend(refused);
         return response;
     }
@@ -53,23 +67,40 @@ pub(crate) async fn handle<E: Env>(
         return response;
     }
     let request = narrowed(&request, &allowed);
-    match broker.cluster.call_controller(&context, &request, deadline).await {
+    match broker
+        .cluster
+        .call_controller(&context, &request, deadline)
+        .await
+    {
         Ok(answer) => {
             let done = |topic: &&DeletableTopicResult| topic.error_code == ErrorCode::None.code();
             // A new topic of the same name may be there already, so what must go is told by id; versions before 6 do
             // not answer ids, but then the image that was looked at before has them.
-            let of_name = |topic: &DeletableTopicResult| Some(image.topic_by_name(topic.name.as_deref()?)?.id);
-            let id = |topic: &DeletableTopicResult| {
-                if topic.topic_id.is_zero() { of_name(topic) } else { Some(TopicId(topic.topic_id.0)) }
+            let of_name = |topic: &DeletableTopicResult| {
+                Some(image.topic_by_name(topic.name.as_deref()?)?.id)
             };
-            let deleted: Vec<TopicId> = answer.responses.iter().filter(done).filter_map(id).collect();
+            let id = |topic: &DeletableTopicResult| {
+                if topic.topic_id.is_zero() {
+                    of_name(topic)
+                } else {
+                    Some(TopicId(topic.topic_id.0))
+                }
+            };
+            let deleted: Vec<TopicId> = answer
+                .responses
+                .iter()
+                .filter(done)
+                .filter_map(id)
+                .collect();
             let gone = |image: &Image| deleted.iter().all(|id| image.topic(*id).is_none());
             broker.cluster.wait_for_image(deadline, gone).await;
             response.responses.extend(answer.responses);
         }
         Err(error) => {
             let (code, message) = (error.code(), Some(error.to_string()));
-            let refused = allowed.into_iter().map(|topic| failed(topic.name, topic.topic_id, code, message.clone()));
+            let refused = allowed
+                .into_iter()
+                .map(|topic| failed(topic.name, topic.topic_id, code, message.clone()));
             response.responses.extend(refused);
         }
     }
@@ -79,7 +110,10 @@ pub(crate) async fn handle<E: Env>(
 /// The topics of a request, of whatever version.
 fn asked(request: &DeleteTopicsRequest) -> Vec<DeleteTopicState> {
     let named = request.topic_names.iter();
-    let named = named.map(|name| DeleteTopicState { name: Some(name.clone()), ..DeleteTopicState::default() });
+    let named = named.map(|name| DeleteTopicState {
+        name: Some(name.clone()),
+        ..DeleteTopicState::default()
+    });
     request.topics.iter().cloned().chain(named).collect()
 }
 
@@ -88,14 +122,28 @@ fn narrowed(request: &DeleteTopicsRequest, allowed: &[DeleteTopicState]) -> Dele
     let names = allowed.iter().filter_map(|topic| topic.name.clone());
     let by_name = request.topics.is_empty();
     DeleteTopicsRequest {
-        topics: if by_name { Vec::new() } else { allowed.to_vec() },
+        topics: if by_name {
+            Vec::new()
+        } else {
+            allowed.to_vec()
+        },
         topic_names: if by_name { names.collect() } else { Vec::new() },
         timeout_ms: request.timeout_ms,
     }
 }
 
-fn failed(name: Option<String>, topic_id: Uuid, code: ErrorCode, message: Option<String>) -> DeletableTopicResult {
-    DeletableTopicResult { name, topic_id, error_code: code.code(), error_message: message }
+fn failed(
+    name: Option<String>,
+    topic_id: Uuid,
+    code: ErrorCode,
+    message: Option<String>,
+) -> DeletableTopicResult {
+    DeletableTopicResult {
+        name,
+        topic_id,
+        error_code: code.code(),
+        error_message: message,
+    }
 }
 
 /// What the active controller answers.
@@ -106,25 +154,45 @@ pub(crate) async fn decide<E: Env>(
     let asked = asked(&request);
     let selectors: Vec<Option<TopicSelector>> = asked.iter().map(selector).collect();
     let legal: Vec<TopicSelector> = selectors.iter().flatten().cloned().collect();
-    let mut deleted =
-        broker.cluster.decide(move |controller, _| controller.delete_topics(&legal)).await?.into_iter();
-    let both = || ApiError::new(ErrorKind::InvalidRequest, "A topic is named either by name or by id.");
+    let mut deleted = broker
+        .cluster
+        .decide(move |controller, _| controller.delete_topics(&legal))
+        .await?
+        .into_iter();
+    let both = || {
+        ApiError::new(
+            ErrorKind::InvalidRequest,
+            "A topic is named either by name or by id.",
+        )
+    };
     let responses = asked.into_iter().zip(selectors).map(|(topic, selector)| {
         let result = match selector {
-            Some(_) => deleted.next().unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into())),
+            Some(_) => deleted
+                .next()
+                .unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into())),
             None => Err(both()),
         };
         match result {
-            Ok((topic_id, name)) => {
-                DeletableTopicResult { name: Some(name), topic_id: Uuid(topic_id.0), ..Default::default() }
-            }
+            Ok((topic_id, name)) => DeletableTopicResult {
+                name: Some(name),
+                topic_id: Uuid(topic_id.0),
+                ..Default::default()
+            },
             Err(error) => {
                 let (error_code, error_message) = code_and_message(error);
-                DeletableTopicResult { name: topic.name, topic_id: topic.topic_id, error_code, error_message }
+                DeletableTopicResult {
+                    name: topic.name,
+                    topic_id: topic.topic_id,
+                    error_code,
+                    error_message,
+                }
             }
         }
     });
-    Ok(DeleteTopicsResponse { responses: responses.collect(), ..DeleteTopicsResponse::default() })
+    Ok(DeleteTopicsResponse {
+        responses: responses.collect(),
+        ..DeleteTopicsResponse::default()
+    })
 }
 
 fn selector(topic: &DeleteTopicState) -> Option<TopicSelector> {

@@ -32,12 +32,25 @@ pub(crate) fn handle<E: Env>(
     match request.endpoint_type {
         BROKERS => {}
         CONTROLLERS => {
-            return refused(ErrorCode::MismatchedEndpointType, "this is a broker: ask for endpoint type 1");
+            return refused(
+                ErrorCode::MismatchedEndpointType,
+                "this is a broker: ask for endpoint type 1",
+            );
         }
-        _ => return refused(ErrorCode::UnsupportedEndpointType, "endpoint type must be 1 (brokers)"),
+        _ => {
+            return refused(
+                ErrorCode::UnsupportedEndpointType,
+                "endpoint type must be 1 (brokers)",
+            );
+        }
     }
     let image = broker.cluster.image();
-    let brokers = client_brokers(broker, &image, &context.listener, request.include_fenced_brokers);
+    let brokers = client_brokers(
+        broker,
+        &image,
+        &context.listener,
+        request.include_fenced_brokers,
+    );
     DescribeClusterResponse {
         endpoint_type: BROKERS,
         cluster_id: broker.cluster.cluster_id().unwrap_or_default(),
@@ -49,7 +62,8 @@ pub(crate) fn handle<E: Env>(
                 host: broker.host,
                 port: broker.port,
                 rack: broker.rack,
-                is_fenced: broker.fenced,
+                // Only versions that can ask for fenced brokers can tell them.
+                is_fenced: request.include_fenced_brokers && broker.fenced,
             })
             .collect(),
         cluster_authorized_operations: if request.include_cluster_authorized_operations {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use taffrail_core::config::{ConfigEntry, ConfigSource, Layers, broker_definition, describe_broker, describe_topic};
+use taffrail_core::config::{
+    ConfigEntry, ConfigSource, Layers, broker_definition, describe_broker, describe_topic,
+};
 use taffrail_core::metadata::{ConfigResource, Image};
 use taffrail_protocol::ErrorCode;
 use taffrail_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -31,31 +33,45 @@ pub(crate) fn handle<E: Env>(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let image = broker.cluster.image();
-    let shown = Shown { synonyms: request.include_synonyms, documentation: request.include_documentation };
+    let shown = Shown {
+        synonyms: request.include_synonyms,
+        documentation: request.include_documentation,
+    };
     let results = request
         .resources
         .into_iter()
-        .map(|resource| match entries(broker, context, &image, &resource) {
-            Ok(entries) => {
-                let keys = resource.configuration_keys.as_deref();
-                let wanted = |entry: &ConfigEntry| keys.is_none_or(|keys| keys.iter().any(|key| key == entry.name));
-                DescribeConfigsResult {
+        .map(
+            |resource| match entries(broker, context, &image, &resource) {
+                Ok(entries) => {
+                    let keys = resource.configuration_keys.as_deref();
+                    let wanted = |entry: &ConfigEntry| {
+                        keys.is_none_or(|keys| keys.iter().any(|key| key == entry.name))
+                    };
+                    DescribeConfigsResult {
+                        resource_type: resource.resource_type,
+                        resource_name: resource.resource_name,
+                        configs: entries
+                            .into_iter()
+                            .filter(wanted)
+                            .map(|entry| shown.result(entry))
+                            .collect(),
+                        ..DescribeConfigsResult::default()
+                    }
+                }
+                Err((code, message)) => DescribeConfigsResult {
+                    error_code: code.code(),
+                    error_message: Some(message),
                     resource_type: resource.resource_type,
                     resource_name: resource.resource_name,
-                    configs: entries.into_iter().filter(wanted).map(|entry| shown.result(entry)).collect(),
                     ..DescribeConfigsResult::default()
-                }
-            }
-            Err((code, message)) => DescribeConfigsResult {
-                error_code: code.code(),
-                error_message: Some(message),
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name,
-                ..DescribeConfigsResult::default()
+                },
             },
-        })
+        )
         .collect();
-    DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }
+    DescribeConfigsResponse {
+        results,
+        ..DescribeConfigsResponse::default()
+    }
 }
 
 fn entries<E: Env>(
@@ -69,21 +85,36 @@ fn entries<E: Env>(
     match resource.resource_type {
         TOPIC => {
             if !topics::allows(broker, &context.principal, Operation::DescribeConfigs, name) {
-                return Err((ErrorCode::TopicAuthorizationFailed, format!("topic {name} may not be described")));
+                return Err((
+                    ErrorCode::TopicAuthorizationFailed,
+                    format!("topic {name} may not be described"),
+                ));
             }
             if !topics::is_legal(name) {
-                return Err((ErrorCode::InvalidTopicException, format!("\"{name}\" is no topic name")));
+                return Err((
+                    ErrorCode::InvalidTopicException,
+                    format!("\"{name}\" is no topic name"),
+                ));
             }
             if image.topic_by_name(name).is_none() {
-                return Err((ErrorCode::UnknownTopicOrPartition, format!("topic {name} does not exist")));
+                return Err((
+                    ErrorCode::UnknownTopicOrPartition,
+                    format!("topic {name} does not exist"),
+                ));
             }
-            Ok(describe_topic(&layers, image.configs(&ConfigResource::Topic(name.to_owned()))))
+            Ok(describe_topic(
+                &layers,
+                image.configs(&ConfigResource::Topic(name.to_owned())),
+            ))
         }
         BROKER if name.is_empty() => Ok(cluster_defaults(image)),
         BROKER if name.parse() == Ok(broker.id.0) => Ok(describe_broker(&layers)),
         BROKER => Err((
             ErrorCode::InvalidRequest,
-            format!("this is broker {}: ask broker {name} itself for its configs", broker.id),
+            format!(
+                "this is broker {}: ask broker {name} itself for its configs",
+                broker.id
+            ),
         )),
         other => Err((
             ErrorCode::InvalidRequest,
@@ -95,8 +126,13 @@ fn entries<E: Env>(
 /// What is committed for all brokers, and nothing else: it has no file and no defaults of its own.
 fn cluster_defaults(image: &Image) -> Vec<ConfigEntry> {
     let set = image.configs(&ConfigResource::Broker(None));
-    let layers = Layers { cluster: set, ..Layers::none() };
-    let is_set = |entry: &ConfigEntry| broker_definition(entry.name).is_some() && set.contains_key(entry.name);
+    let layers = Layers {
+        cluster: set,
+        ..Layers::none()
+    };
+    let is_set = |entry: &ConfigEntry| {
+        broker_definition(entry.name).is_some() && set.contains_key(entry.name)
+    };
     describe_broker(&layers)
         .into_iter()
         .filter(is_set)

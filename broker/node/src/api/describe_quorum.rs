@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use taffrail_protocol::ErrorCode;
-use taffrail_protocol::messages::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
+use taffrail_protocol::messages::describe_quorum_response::{
+    Listener, Node, PartitionData, ReplicaState, TopicData,
+};
 use taffrail_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 
 use super::topics;
@@ -24,7 +26,11 @@ pub(crate) async fn handle<E: Env>(
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
     let deadline = topics::deadline(&broker, TIMEOUT_MS);
-    match broker.cluster.call_controller(&context, &request, deadline).await {
+    match broker
+        .cluster
+        .call_controller(&context, &request, deadline)
+        .await
+    {
         Ok(answer) => answer,
         Err(error) => DescribeQuorumResponse {
             error_code: error.code().code(),
@@ -34,9 +40,10 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
-/// What the leader of the quorum answers.
+/// What the leader of the quorum answers. Versions before 2 cannot name the nodes.
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
+    version: i16,
     request: DescribeQuorumRequest,
 ) -> Result<DescribeQuorumResponse, NotController> {
     let progress = broker.cluster.quorum_progress().await?;
@@ -52,11 +59,18 @@ pub(crate) async fn decide<E: Env>(
                 }
             }
         });
-        TopicData { partitions: partitions.collect(), topic_name: topic.topic_name }
+        TopicData {
+            partitions: partitions.collect(),
+            topic_name: topic.topic_name,
+        }
     });
     Ok(DescribeQuorumResponse {
         topics: topics.collect(),
-        nodes: nodes(&broker),
+        nodes: if version >= 2 {
+            nodes(&broker)
+        } else {
+            Vec::new()
+        },
         ..DescribeQuorumResponse::default()
     })
 }
@@ -69,7 +83,11 @@ fn described<E: Env>(broker: &Broker<E>, progress: &QuorumProgress) -> Partition
         // Raft indexes are inclusive, Kafka's end offset is the next one.
         log_end_offset: offset(voter.matched + 1),
         last_fetch_timestamp: if voter.recently_active { now } else { -1 },
-        last_caught_up_timestamp: if voter.matched >= progress.commit_index { now } else { -1 },
+        last_caught_up_timestamp: if voter.matched >= progress.commit_index {
+            now
+        } else {
+            -1
+        },
         ..ReplicaState::default()
     });
     PartitionData {
@@ -91,7 +109,10 @@ fn nodes<E: Env>(broker: &Broker<E>) -> Vec<Node> {
             host: listener.host.clone(),
             port: listener.port,
         });
-        Node { node_id: id.0, listeners: listeners.into_iter().collect() }
+        Node {
+            node_id: id.0,
+            listeners: listeners.into_iter().collect(),
+        }
     };
     broker.cluster.voters().iter().map(node).collect()
 }

@@ -27,13 +27,23 @@ pub(crate) async fn handle<E: Env>(
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse {
     let deadline = topics::deadline(&broker, request.timeout_ms);
-    match broker.cluster.call_controller(&context, &request, deadline).await {
+    match broker
+        .cluster
+        .call_controller(&context, &request, deadline)
+        .await
+    {
         Ok(answer) => answer,
-        Err(error) => failed(&request, error.code(), &error.to_string()),
+        Err(error) => {
+            let mut response = failed(&request, error.code(), &error.to_string());
+            if context.version == 0 {
+                response.error_code = ErrorCode::None.code();
+            }
+            response
+        }
     }
 }
 
-/// One error for all: on top, and on each partition named, for version 0 has nothing on top.
+/// One error for all: on top, which version 0 does not have, and on each partition named.
 fn failed(request: &ElectLeadersRequest, code: ErrorCode, message: &str) -> ElectLeadersResponse {
     let named = named(request).unwrap_or_default();
     let result = |name: Named| (name, (code.code(), Some(message.to_owned())));
@@ -46,9 +56,12 @@ fn failed(request: &ElectLeadersRequest, code: ErrorCode, message: &str) -> Elec
 
 fn named(request: &ElectLeadersRequest) -> Option<Vec<Named>> {
     let topics = request.topic_partitions.as_ref()?;
-    let partitions = topics
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().map(|partition| (topic.topic.clone(), *partition)));
+    let partitions = topics.iter().flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(|partition| (topic.topic.clone(), *partition))
+    });
     Some(partitions.collect())
 }
 
@@ -61,7 +74,8 @@ pub(crate) async fn decide<E: Env>(
         0 => ElectionType::Preferred,
         1 => ElectionType::Unclean,
         other => {
-            let message = format!("Election type {other} is unknown: 0 is preferred, 1 is unclean.");
+            let message =
+                format!("Election type {other} is unknown: 0 is preferred, 1 is unclean.");
             return Ok(failed(&request, ErrorCode::InvalidRequest, &message));
         }
     };
@@ -81,17 +95,24 @@ pub(crate) async fn decide<E: Env>(
             let decision = controller.elect_leaders(election, known.as_deref());
             let names: Vec<Named> = decision.reply.iter().map(|(id, _)| name(*id)).collect();
             topics::map_reply(decision, |reply| {
-                let results: Vec<(Named, Result<(), ApiError>)> =
-                    names.into_iter().zip(reply.into_iter().map(|(_, result)| result)).collect();
+                let results: Vec<(Named, Result<(), ApiError>)> = names
+                    .into_iter()
+                    .zip(reply.into_iter().map(|(_, result)| result))
+                    .collect();
                 (results, unknown)
             })
         })
         .await?;
     let absent = || ApiError::from(ErrorKind::UnknownTopicOrPartition);
-    let unknown = unknown.into_iter().map(|name| (name, code_and_message(absent())));
-    let decided = results
+    let unknown = unknown
         .into_iter()
-        .map(|(name, result)| (name, result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None))));
+        .map(|name| (name, code_and_message(absent())));
+    let decided = results.into_iter().map(|(name, result)| {
+        (
+            name,
+            result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None)),
+        )
+    });
     Ok(ElectLeadersResponse {
         replica_election_results: by_topic(decided.chain(unknown)),
         ..ElectLeadersResponse::default()
@@ -111,13 +132,22 @@ fn resolve(image: &Image, named: &[Named]) -> (Vec<TopicPartition>, Vec<Named>) 
     (known, unknown)
 }
 
-fn by_topic(results: impl Iterator<Item = (Named, (i16, Option<String>))>) -> Vec<ReplicaElectionResult> {
+fn by_topic(
+    results: impl Iterator<Item = (Named, (i16, Option<String>))>,
+) -> Vec<ReplicaElectionResult> {
     let mut topics: Vec<ReplicaElectionResult> = Vec::new();
     for ((topic, partition_id), (error_code, error_message)) in results {
-        let result = PartitionResult { partition_id, error_code, error_message };
+        let result = PartitionResult {
+            partition_id,
+            error_code,
+            error_message,
+        };
         match topics.iter_mut().find(|known| known.topic == topic) {
             Some(known) => known.partition_result.push(result),
-            None => topics.push(ReplicaElectionResult { topic, partition_result: vec![result] }),
+            None => topics.push(ReplicaElectionResult {
+                topic,
+                partition_result: vec![result],
+            }),
         }
     }
     topics

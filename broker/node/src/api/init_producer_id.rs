@@ -25,7 +25,11 @@ pub(crate) async fn handle<E: Env>(
         return refused(code);
     }
     match broker.cluster.next_producer_id().await {
-        Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
+        Ok(producer_id) => InitProducerIdResponse {
+            producer_id,
+            producer_epoch: 0,
+            ..Default::default()
+        },
         Err(error) => {
             tracing::debug!(%error, "no producer id");
             // Clients take it for a coordinator that is not ready, and ask again.
@@ -39,7 +43,9 @@ fn check(request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
     match request.transactional_id.as_deref() {
         Some("") => Err(ErrorCode::InvalidRequest),
         Some(_) => Err(ErrorCode::UnsupportedVersion),
-        None if (request.producer_id < 0) != (request.producer_epoch < 0) => Err(ErrorCode::InvalidRequest),
+        None if (request.producer_id < 0) != (request.producer_epoch < 0) => {
+            Err(ErrorCode::InvalidRequest)
+        }
         None => Ok(()),
     }
 }
@@ -50,15 +56,16 @@ mod tests {
 
     #[test]
     fn only_idempotent_producers_are_served() {
-        let case = |transactional_id: Option<&str>, producer_id: i64, producer_epoch: i16, expected| {
-            let request = InitProducerIdRequest {
-                transactional_id: transactional_id.map(str::to_owned),
-                producer_id,
-                producer_epoch,
-                ..InitProducerIdRequest::default()
+        let case =
+            |transactional_id: Option<&str>, producer_id: i64, producer_epoch: i16, expected| {
+                let request = InitProducerIdRequest {
+                    transactional_id: transactional_id.map(str::to_owned),
+                    producer_id,
+                    producer_epoch,
+                    ..InitProducerIdRequest::default()
+                };
+                assert_eq!(check(&request), expected);
             };
-            assert_eq!(check(&request), expected);
-        };
         case(None, -1, -1, Ok(()));
         case(None, 7, 3, Ok(()));
         case(None, 7, -1, Err(ErrorCode::InvalidRequest));

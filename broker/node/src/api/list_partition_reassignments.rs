@@ -7,7 +7,9 @@ use taffrail_protocol::messages::list_partition_reassignments_request::ListParti
 use taffrail_protocol::messages::list_partition_reassignments_response::{
     OngoingPartitionReassignment, OngoingTopicReassignment,
 };
-use taffrail_protocol::messages::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
+use taffrail_protocol::messages::{
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
 
 use crate::broker::Broker;
 use crate::cluster::endpoints::ids;
@@ -27,17 +29,26 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
-fn ongoing(image: &Image, asked: Option<&[ListPartitionReassignmentsTopics]>) -> Vec<OngoingTopicReassignment> {
+fn ongoing(
+    image: &Image,
+    asked: Option<&[ListPartitionReassignmentsTopics]>,
+) -> Vec<OngoingTopicReassignment> {
     let of_topic = |topic: &Topic, wanted: &dyn Fn(i32) -> bool| {
         let partitions: Vec<OngoingPartitionReassignment> = (0..)
             .zip(&topic.partitions)
             .filter(|(index, state)| state.is_reassigning() && wanted(*index))
             .map(|(index, state)| entry(index, state))
             .collect();
-        (!partitions.is_empty()).then(|| OngoingTopicReassignment { name: topic.name.clone(), partitions })
+        (!partitions.is_empty()).then(|| OngoingTopicReassignment {
+            name: topic.name.clone(),
+            partitions,
+        })
     };
     match asked {
-        None => image.topics_by_name().filter_map(|topic| of_topic(topic, &|_| true)).collect(),
+        None => image
+            .topics_by_name()
+            .filter_map(|topic| of_topic(topic, &|_| true))
+            .collect(),
         Some(asked) => asked
             .iter()
             .filter_map(|asked| {

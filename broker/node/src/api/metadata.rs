@@ -14,7 +14,9 @@ use taffrail_protocol::{ErrorCode, Uuid};
 
 use super::topics::{self, CLUSTER_OPERATIONS, TOPIC_OPERATIONS};
 use crate::broker::Broker;
-use crate::cluster::endpoints::{ClientBroker, client_brokers, client_controller, ids, offline_replicas};
+use crate::cluster::endpoints::{
+    ClientBroker, client_brokers, client_controller, ids, offline_replicas,
+};
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 
@@ -30,7 +32,11 @@ pub(crate) async fn handle<E: Env>(
     let mut image = broker.cluster.image();
     let refused = if request.allow_auto_topic_creation && broker.config.auto_create_topics_enable {
         let missing = missing_topics(&broker, &context, &image, &request);
-        let refused = if missing.is_empty() { Vec::new() } else { create(&broker, &context, missing).await };
+        let refused = if missing.is_empty() {
+            Vec::new()
+        } else {
+            create(&broker, &context, missing).await
+        };
         image = broker.cluster.image();
         refused
     } else {
@@ -59,7 +65,12 @@ pub(crate) async fn handle<E: Env>(
 }
 
 fn broker_entry(broker: ClientBroker) -> MetadataResponseBroker {
-    MetadataResponseBroker { node_id: broker.id.0, host: broker.host, port: broker.port, rack: broker.rack }
+    MetadataResponseBroker {
+        node_id: broker.id.0,
+        host: broker.host,
+        port: broker.port,
+        rack: broker.rack,
+    }
 }
 
 /// The topics that are asked for by a legal name and do not exist.
@@ -69,7 +80,11 @@ fn missing_topics<E: Env>(
     image: &Image,
     request: &MetadataRequest,
 ) -> Vec<String> {
-    let asked = request.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
+    let asked = request
+        .topics
+        .iter()
+        .flatten()
+        .filter_map(|topic| topic.name.as_deref());
     let mut missing: Vec<String> = asked
         .filter(|name| !name.is_empty() && image.topic_by_name(name).is_none())
         .filter(|name| topics::is_legal(name) && !topics::is_internal(name))
@@ -99,12 +114,20 @@ async fn create<E: Env>(
         validate_only: false,
     };
     let deadline = broker.env.now() + CREATE_TIMEOUT;
-    match broker.cluster.call_controller(context, &request, deadline).await {
+    match broker
+        .cluster
+        .call_controller(context, &request, deadline)
+        .await
+    {
         Ok(response) => {
             topics::wait_until_visible(broker, &response, deadline).await;
-            let refused = |code: &ErrorCode| !matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists);
+            let refused =
+                |code: &ErrorCode| !matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists);
             let code = |code| ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError);
-            let results = response.topics.into_iter().map(|topic| (topic.name, code(topic.error_code)));
+            let results = response
+                .topics
+                .into_iter()
+                .map(|topic| (topic.name, code(topic.error_code)));
             results.filter(|(_, code)| refused(code)).collect()
         }
         Err(error) => {
@@ -123,15 +146,29 @@ struct View<'a, E: Env> {
 }
 
 impl<E: Env> View<'_, E> {
-    fn topics(&self, request: &MetadataRequest, refused: &[(String, ErrorCode)]) -> Vec<MetadataResponseTopic> {
+    fn topics(
+        &self,
+        request: &MetadataRequest,
+        refused: &[(String, ErrorCode)],
+    ) -> Vec<MetadataResponseTopic> {
         // Version 0 says "all" by an empty list, later ones by null (the meaning of empty changed).
-        let asked = request.topics.as_deref().filter(|topics| self.context.version > 0 || !topics.is_empty());
+        let asked = request
+            .topics
+            .as_deref()
+            .filter(|topics| self.context.version > 0 || !topics.is_empty());
         match asked {
             None => {
                 let visible = |topic: &&Topic| self.may_describe(&topic.name);
-                self.image.topics_by_name().filter(visible).map(|topic| self.topic(topic)).collect()
+                self.image
+                    .topics_by_name()
+                    .filter(visible)
+                    .map(|topic| self.topic(topic))
+                    .collect()
             }
-            Some(asked) => asked.iter().map(|asked| self.asked_topic(asked, refused)).collect(),
+            Some(asked) => asked
+                .iter()
+                .map(|asked| self.asked_topic(asked, refused))
+                .collect(),
         }
     }
 
@@ -139,13 +176,21 @@ impl<E: Env> View<'_, E> {
         topics::may_describe(self.broker, &self.context.principal, name)
     }
 
-    fn asked_topic(&self, asked: &MetadataRequestTopic, refused: &[(String, ErrorCode)]) -> MetadataResponseTopic {
+    fn asked_topic(
+        &self,
+        asked: &MetadataRequestTopic,
+        refused: &[(String, ErrorCode)],
+    ) -> MetadataResponseTopic {
         let Some(name) = asked.name.as_deref() else {
             return match self.image.topic(TopicId(asked.topic_id.0)) {
                 Some(topic) if self.may_describe(&topic.name) => self.topic(topic),
                 Some(_) | None => MetadataResponseTopic {
                     error_code: ErrorCode::UnknownTopicId.code(),
-                    name: if self.context.version >= 12 { None } else { Some(String::new()) },
+                    name: if self.context.version >= 12 {
+                        None
+                    } else {
+                        Some(String::new())
+                    },
                     topic_id: asked.topic_id,
                     ..MetadataResponseTopic::default()
                 },
@@ -164,7 +209,10 @@ impl<E: Env> View<'_, E> {
             Some(topic) => self.topic(topic),
             None if !topics::is_legal(name) => failed(ErrorCode::InvalidTopicException),
             None => {
-                let code = refused.iter().find(|(refused, _)| refused == name).map(|(_, code)| *code);
+                let code = refused
+                    .iter()
+                    .find(|(refused, _)| refused == name)
+                    .map(|(_, code)| *code);
                 failed(code.unwrap_or(ErrorCode::UnknownTopicOrPartition))
             }
         }
@@ -176,13 +224,22 @@ impl<E: Env> View<'_, E> {
             name: Some(topic.name.clone()),
             topic_id: Uuid(topic.id.0),
             is_internal: topics::is_internal(&topic.name),
-            partitions: (0..).zip(&topic.partitions).map(|(index, state)| self.partition(index, state)).collect(),
-            topic_authorized_operations: if self.with_operations { TOPIC_OPERATIONS } else { i32::MIN },
+            partitions: (0..)
+                .zip(&topic.partitions)
+                .map(|(index, state)| self.partition(index, state))
+                .collect(),
+            topic_authorized_operations: if self.with_operations {
+                TOPIC_OPERATIONS
+            } else {
+                i32::MIN
+            },
         }
     }
 
     fn partition(&self, index: i32, state: &Partition) -> MetadataResponsePartition {
-        let reachable = state.leader.filter(|leader| self.brokers.iter().any(|broker| broker.id == *leader));
+        let reachable = state
+            .leader
+            .filter(|leader| self.brokers.iter().any(|broker| broker.id == *leader));
         let error = match (state.leader, reachable) {
             (Some(_), Some(_)) => ErrorCode::None,
             // Its listener of this name has no address yet; versions before 6 do not know that error.

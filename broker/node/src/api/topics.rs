@@ -53,8 +53,20 @@ pub(crate) fn may_create<E: Env>(broker: &Broker<E>, principal: &Principal, name
 }
 
 /// Whether somebody may do something to a topic.
-pub(crate) fn allows<E: Env>(broker: &Broker<E>, principal: &Principal, operation: Operation, name: &str) -> bool {
-    broker.authorizer.allows(principal, Access { resource: Resource::Topic, operation }, name)
+pub(crate) fn allows<E: Env>(
+    broker: &Broker<E>,
+    principal: &Principal,
+    operation: Operation,
+    name: &str,
+) -> bool {
+    broker.authorizer.allows(
+        principal,
+        Access {
+            resource: Resource::Topic,
+            operation,
+        },
+        name,
+    )
 }
 
 /// Waits until this broker's image has the topics that were created, so that the next request about them finds them.
@@ -69,7 +81,12 @@ pub(crate) async fn wait_until_visible<E: Env>(
         .filter(|topic| topic.error_code == ErrorCode::None.code() && !topic.topic_id.is_zero())
         .map(|topic| TopicId(topic.topic_id.0))
         .collect();
-    broker.cluster.wait_for_image(deadline, |image| created.iter().all(|id| image.topic(*id).is_some())).await;
+    broker
+        .cluster
+        .wait_for_image(deadline, |image| {
+            created.iter().all(|id| image.topic(*id).is_some())
+        })
+        .await;
 }
 
 /// The longest that a request may wait for the controller, whatever it asks for.
@@ -81,7 +98,9 @@ const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Until when a request waits for the controller.
 pub(crate) fn deadline<E: Env>(broker: &Broker<E>, timeout_ms: i32) -> Instant {
-    let timeout = timeout_ms.clamp(TIMEOUT_MS_MIN, TIMEOUT_MS_MAX).unsigned_abs();
+    let timeout = timeout_ms
+        .clamp(TIMEOUT_MS_MIN, TIMEOUT_MS_MAX)
+        .unsigned_abs();
     broker.env.now() + Duration::from_millis(timeout.into())
 }
 
@@ -97,12 +116,17 @@ pub(crate) async fn wait_for_news<E: Env>(broker: &Arc<Broker<E>>, index: u64) {
 
 /// The name of a topic that exists; its id in text if it does not.
 pub(crate) fn name_of(image: &Image, id: TopicId) -> String {
-    image.topic(id).map_or_else(|| id.to_string(), |topic| topic.name.clone())
+    image
+        .topic(id)
+        .map_or_else(|| id.to_string(), |topic| topic.name.clone())
 }
 
 /// A decision whose reply is told in other words.
 pub(crate) fn map_reply<A, B>(decision: Decision<A>, map: impl FnOnce(A) -> B) -> Decision<B> {
-    Decision { records: decision.records, reply: map(decision.reply) }
+    Decision {
+        records: decision.records,
+        reply: map(decision.reply),
+    }
 }
 
 #[cfg(test)]

@@ -59,7 +59,10 @@ where
     fn leader_id(response: &Self::Response) -> i32;
 
     /// Answers as the controller, with NOT_CONTROLLER if this broker is not.
-    fn decide<E: Env>(broker: &Arc<Broker<E>>, request: &Self) -> impl Future<Output = Self::Response> + Send;
+    fn decide<E: Env>(
+        broker: &Arc<Broker<E>>,
+        request: &Self,
+    ) -> impl Future<Output = Self::Response> + Send;
 }
 
 /// A kept connection to the active controller, for requests of one kind, which are answered in order.
@@ -69,7 +72,9 @@ pub(super) struct ControllerChannel<E: Env> {
 
 impl<E: Env> Default for ControllerChannel<E> {
     fn default() -> Self {
-        Self { open: Mutex::new(None) }
+        Self {
+            open: Mutex::new(None),
+        }
     }
 }
 
@@ -90,14 +95,19 @@ impl<E: Env> ControllerChannel<E> {
             let mut leader = broker.cluster.leader.subscribe();
             let known = *leader.borrow_and_update();
             let failure = match self.attempt(broker, known, request, deadline).await {
-                Ok(response) if R::error_code(&response) != ErrorCode::NotController.code() => return Ok(response),
+                Ok(response) if R::error_code(&response) != ErrorCode::NotController.code() => {
+                    return Ok(response);
+                }
                 Ok(response) => {
                     let hint = BrokerId(R::leader_id(&response));
                     if broker.cluster.is_observer() && hint.0 >= 0 && Some(hint) != known {
                         // Ends the pause below at once.
                         broker.cluster.set_leader(Some(hint));
                     }
-                    known.map_or_else(|| "none is known".to_string(), |id| format!("broker {id} does not lead"))
+                    known.map_or_else(
+                        || "none is known".to_string(),
+                        |id| format!("broker {id} does not lead"),
+                    )
                 }
                 Err(failure) => failure,
             };
@@ -125,7 +135,9 @@ impl<E: Env> ControllerChannel<E> {
         R: ControllerRequest,
         R::Response: Send,
     {
-        let Some(leader) = leader else { return Err("none is known".to_string()) };
+        let Some(leader) = leader else {
+            return Err("none is known".to_string());
+        };
         if leader == broker.id {
             return tokio::select! {
                 biased;
@@ -133,7 +145,9 @@ impl<E: Env> ControllerChannel<E> {
                 () = broker.env.sleep_until(deadline) => Err("the quorum did not commit it".to_string()),
             };
         }
-        self.call(broker, leader, request, deadline).await.map_err(|error| error.to_string())
+        self.call(broker, leader, request, deadline)
+            .await
+            .map_err(|error| error.to_string())
     }
 
     async fn call<R: Request>(
@@ -147,7 +161,10 @@ impl<E: Env> ControllerChannel<E> {
         let answer = connection.call(request, R::MAX_VERSION, deadline).await;
         if answer.is_err() {
             let mut open = self.open.lock().await;
-            if open.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &connection)) {
+            if open
+                .as_ref()
+                .is_some_and(|kept| Arc::ptr_eq(kept, &connection))
+            {
                 *open = None;
             }
         }

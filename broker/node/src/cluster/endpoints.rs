@@ -46,29 +46,62 @@ pub(crate) fn client_brokers<E: Env>(
 
 /// This broker, before the cluster knows it: where its configuration says, else where it listens.
 fn this_broker<E: Env>(broker: &Broker<E>, image: &Image, listener: &str) -> ClientBroker {
-    let advertised = broker.config.advertised().into_iter().find(|advertised| advertised.name == listener);
-    let listening = || broker.config.listeners.iter().find(|listening| listening.name == listener).cloned();
+    let advertised = broker
+        .config
+        .advertised()
+        .into_iter()
+        .find(|advertised| advertised.name == listener);
+    let listening = || {
+        broker
+            .config
+            .listeners
+            .iter()
+            .find(|listening| listening.name == listener)
+            .cloned()
+    };
     let (host, port) = match advertised.or_else(listening) {
         Some(address) if !address.is_wildcard() => (address.host, address.port),
         Some(address) => ("localhost".to_string(), address.port),
         None => ("localhost".to_string(), 0),
     };
-    let rack = image.rack(broker.id).map(str::to_owned).or_else(|| broker.config.rack.clone());
-    ClientBroker { id: broker.id, host, port: port.into(), rack, fenced: true }
+    let rack = image
+        .rack(broker.id)
+        .map(str::to_owned)
+        .or_else(|| broker.config.rack.clone());
+    ClientBroker {
+        id: broker.id,
+        host,
+        port: port.into(),
+        rack,
+        fenced: true,
+    }
 }
 
 /// Whom clients take for the controller: the active one if they can reach it, else any broker, since all forward.
 pub(crate) fn client_controller<E: Env>(broker: &Broker<E>, brokers: &[ClientBroker]) -> i32 {
-    let known = |id: &BrokerId| brokers.iter().any(|broker| broker.id == *id && !broker.fenced);
+    let known = |id: &BrokerId| {
+        brokers
+            .iter()
+            .any(|broker| broker.id == *id && !broker.fenced)
+    };
     let active = broker.cluster.controller_id().filter(known);
-    let any = brokers.iter().find(|candidate| candidate.id == broker.id).or(brokers.first()).map(|any| any.id);
+    let any = brokers
+        .iter()
+        .find(|candidate| candidate.id == broker.id)
+        .or(brokers.first())
+        .map(|any| any.id);
     active.or(any).map_or(-1, |id| id.0)
 }
 
 /// The replicas of a partition whose brokers are not there.
 pub(crate) fn offline_replicas(image: &Image, partition: &Partition) -> Vec<i32> {
     let offline = |id: &&BrokerId| image.broker(**id).is_none_or(|broker| broker.fenced);
-    partition.replicas.iter().filter(offline).map(|id| id.0).collect()
+    partition
+        .replicas
+        .iter()
+        .filter(offline)
+        .map(|id| id.0)
+        .collect()
 }
 
 /// Ids as the protocol has them.

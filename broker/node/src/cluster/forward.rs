@@ -33,19 +33,27 @@ where
     let mut body = Writer::new();
     body.i16(R::API_KEY);
     body.i16(version);
-    request.encode(&mut body, version).map_err(|error| malformed(&error))?;
+    request
+        .encode(&mut body, version)
+        .map_err(|error| malformed(&error))?;
     let forward = ForwardRequest {
         principal: context.principal.to_string(),
         client_id: context.client_id.clone(),
         listener: context.listener.to_string(),
         request: body.buf,
     };
-    let response = broker.cluster.forward_channel.ask(broker, &forward, deadline).await?;
+    let response = broker
+        .cluster
+        .forward_channel
+        .ask(broker, &forward, deadline)
+        .await?;
     if response.error_code != ErrorCode::None.code() {
-        let code = ErrorCode::try_from(response.error_code).unwrap_or(ErrorCode::UnknownServerError);
+        let code =
+            ErrorCode::try_from(response.error_code).unwrap_or(ErrorCode::UnknownServerError);
         return Err(ClusterError::Refused(code));
     }
-    R::Response::decode(&mut Reader::new(&response.response), version).map_err(|error| malformed(&error))
+    R::Response::decode(&mut Reader::new(&response.response), version)
+        .map_err(|error| malformed(&error))
 }
 
 impl ControllerRequest for ForwardRequest {
@@ -59,7 +67,10 @@ impl ControllerRequest for ForwardRequest {
 
     async fn decide<E: Env>(broker: &Arc<Broker<E>>, request: &Self) -> ForwardResponse {
         match execute(broker, &request.request).await {
-            Ok(response) => ForwardResponse { response, ..ForwardResponse::default() },
+            Ok(response) => ForwardResponse {
+                response,
+                ..ForwardResponse::default()
+            },
             Err(code) => ForwardResponse {
                 error_code: code.code(),
                 leader_id: broker.cluster.controller_id().map_or(-1, |id| id.0),
@@ -81,7 +92,9 @@ pub(crate) async fn handle_forward<E: Env>(
 /// Decodes a request, has the controller decide it, encodes the response.
 async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<u8>, ErrorCode> {
     let mut header = Reader::new(request);
-    let (Ok(api_key), Ok(version)) = (header.i16(), header.i16()) else { return Err(ErrorCode::InvalidRequest) };
+    let (Ok(api_key), Ok(version)) = (header.i16(), header.i16()) else {
+        return Err(ErrorCode::InvalidRequest);
+    };
     let api = ApiKey::try_from(api_key).map_err(|_| ErrorCode::UnsupportedVersion)?;
     if !api.is_served(version) {
         return Err(ErrorCode::UnsupportedVersion);
@@ -91,26 +104,55 @@ async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<
     match api {
         ApiKey::CreateTopics => run(broker, version, body, api::create_topics::decide).await,
         ApiKey::DeleteTopics => run(broker, version, body, api::delete_topics::decide).await,
-        ApiKey::CreatePartitions => run(broker, version, body, api::create_partitions::decide).await,
-        ApiKey::IncrementalAlterConfigs => run(broker, version, body, api::incremental_alter_configs::decide).await,
+        ApiKey::CreatePartitions => {
+            run(broker, version, body, api::create_partitions::decide).await
+        }
+        ApiKey::IncrementalAlterConfigs => {
+            run(
+                broker,
+                version,
+                body,
+                api::incremental_alter_configs::decide,
+            )
+            .await
+        }
         ApiKey::ElectLeaders => run(broker, version, body, api::elect_leaders::decide).await,
         ApiKey::AlterPartitionReassignments => {
-            run(broker, version, body, api::alter_partition_reassignments::decide).await
+            run(
+                broker,
+                version,
+                body,
+                api::alter_partition_reassignments::decide,
+            )
+            .await
         }
-        ApiKey::DescribeQuorum => run(broker, version, body, api::describe_quorum::decide).await,
+        ApiKey::DescribeQuorum => {
+            run(broker, version, body, |broker, request| {
+                api::describe_quorum::decide(broker, version, request)
+            })
+            .await
+        }
         _ => Err(ErrorCode::InvalidRequest),
     }
 }
 
-async fn run<E, R, F, Fut>(broker: Arc<Broker<E>>, version: i16, body: &[u8], decide: F) -> Result<Vec<u8>, ErrorCode>
+async fn run<E, R, F, Fut>(
+    broker: Arc<Broker<E>>,
+    version: i16,
+    body: &[u8],
+    decide: F,
+) -> Result<Vec<u8>, ErrorCode>
 where
     E: Env,
     R: Request,
     F: FnOnce(Arc<Broker<E>>, R) -> Fut,
     Fut: Future<Output = Result<R::Response, NotController>>,
 {
-    let request = R::decode(&mut Reader::new(body), version).map_err(|_| ErrorCode::InvalidRequest)?;
-    let response = decide(broker, request).await.map_err(|NotController| ErrorCode::NotController)?;
+    let request =
+        R::decode(&mut Reader::new(body), version).map_err(|_| ErrorCode::InvalidRequest)?;
+    let response = decide(broker, request)
+        .await
+        .map_err(|NotController| ErrorCode::NotController)?;
     let mut out = Writer::new();
     response.encode(&mut out, version).map_err(|error| {
         tracing::error!(%error, "the answer to a forwarded request cannot be written");

@@ -38,7 +38,10 @@ impl History {
     pub(super) fn push(&self, index: u64, records: Vec<u8>) {
         let mut kept = self.kept();
         if kept.records.is_empty() || kept.first + kept.records.len() as u64 != index {
-            *kept = Kept { first: index, ..Kept::default() };
+            *kept = Kept {
+                first: index,
+                ..Kept::default()
+            };
         }
         kept.bytes += records.len();
         kept.records.push_back(records);
@@ -60,7 +63,9 @@ impl History {
         if from > committed {
             return Slice::Entries(Vec::new());
         }
-        let position = from.checked_sub(kept.first).and_then(|position| usize::try_from(position).ok());
+        let position = from
+            .checked_sub(kept.first)
+            .and_then(|position| usize::try_from(position).ok());
         let Some(position) = position.filter(|position| *position < kept.records.len()) else {
             return Slice::TooOld;
         };
@@ -81,9 +86,17 @@ impl History {
 mod tests {
     use super::*;
 
-    fn check(history: &History, from: u64, committed: u64, bytes_max: usize, expected: Option<&[u64]>) {
+    fn check(
+        history: &History,
+        from: u64,
+        committed: u64,
+        bytes_max: usize,
+        expected: Option<&[u64]>,
+    ) {
         let found = match history.from(from, committed, bytes_max) {
-            Slice::Entries(entries) => Some(entries.iter().map(|(index, _)| *index).collect::<Vec<_>>()),
+            Slice::Entries(entries) => {
+                Some(entries.iter().map(|(index, _)| *index).collect::<Vec<_>>())
+            }
             Slice::TooOld => None,
         };
         assert_eq!(found.as_deref(), expected);

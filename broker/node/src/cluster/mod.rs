@@ -46,8 +46,8 @@ pub(crate) use forward::handle_forward;
 pub(crate) use observer::handle_fetch_metadata;
 pub(crate) use peer::{PeerConnection, PeerError, handle_hello};
 pub(crate) use private::{
-    handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat, handle_raft_messages,
-    handle_register_broker, handle_set_broker_endpoints,
+    handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat,
+    handle_raft_messages, handle_register_broker, handle_set_broker_endpoints,
 };
 pub(crate) use quorum::{NotController, QuorumProgress};
 
@@ -84,8 +84,11 @@ pub(crate) struct Cluster<E: Env> {
 impl<E: Env> Cluster<E> {
     /// A cluster that has not been started. `file` has the broker's configs as they were written.
     pub(crate) fn new(config: &BrokerConfig, file: ConfigMap) -> Self {
-        let mut voters: Vec<BrokerId> =
-            config.controller_quorum_voters.iter().map(|voter| BrokerId(voter.id)).collect();
+        let mut voters: Vec<BrokerId> = config
+            .controller_quorum_voters
+            .iter()
+            .map(|voter| BrokerId(voter.id))
+            .collect();
         voters.sort_unstable();
         if voters.is_empty() {
             voters.push(BrokerId(config.node_id));
@@ -131,8 +134,14 @@ impl<E: Env> Cluster<E> {
     }
 
     /// Waits until the image is as `predicate` wants it or `deadline` has passed; tells which.
-    pub(crate) async fn wait_for_image(&self, deadline: Instant, predicate: impl Fn(&Image) -> bool) -> bool {
-        let Some(broker) = self.broker() else { return predicate(&self.image()) };
+    pub(crate) async fn wait_for_image(
+        &self,
+        deadline: Instant,
+        predicate: impl Fn(&Image) -> bool,
+    ) -> bool {
+        let Some(broker) = self.broker() else {
+            return predicate(&self.image());
+        };
         loop {
             let (index, image) = self.published.indexed_image();
             if predicate(&image) {
@@ -157,7 +166,10 @@ impl<E: Env> Cluster<E> {
 
     /// The cluster's id: the committed one, before that the configured one.
     pub(crate) fn cluster_id(&self) -> Option<String> {
-        self.image().cluster_id().map(str::to_owned).or_else(|| self.configured_cluster_id.clone())
+        self.image()
+            .cluster_id()
+            .map(str::to_owned)
+            .or_else(|| self.configured_cluster_id.clone())
     }
 
     /// The brokers that keep the metadata.
@@ -176,7 +188,8 @@ impl<E: Env> Cluster<E> {
     }
 
     fn set_leader(&self, leader: Option<BrokerId>) {
-        self.leader.send_if_modified(|known| std::mem::replace(known, leader) != leader);
+        self.leader
+            .send_if_modified(|known| std::mem::replace(known, leader) != leader);
     }
 
     /// This broker's epoch, once it is registered.
@@ -234,7 +247,11 @@ impl<E: Env> Cluster<E> {
     ) -> Result<R::Response, ClusterError> {
         let broker = self.running()?;
         // A request that is made for a client of another API goes in our own newest version.
-        let version = if context.api.code() == R::API_KEY { context.version } else { R::MAX_VERSION };
+        let version = if context.api.code() == R::API_KEY {
+            context.version
+        } else {
+            R::MAX_VERSION
+        };
         forward::call(&broker, context, request, version, deadline).await
     }
 
@@ -251,8 +268,10 @@ impl<E: Env> Cluster<E> {
         let broker = self.running()?;
         let brokers = self.image().brokers().count().max(self.voters.len());
         let replication_factor = replication_factor.min(i16::try_from(brokers).unwrap_or(i16::MAX));
-        let config =
-            |(name, value): &(&str, String)| CreatableTopicConfig { name: (*name).into(), value: Some(value.clone()) };
+        let config = |(name, value): &(&str, String)| CreatableTopicConfig {
+            name: (*name).into(),
+            value: Some(value.clone()),
+        };
         let topic = CreatableTopic {
             name: name.to_owned(),
             num_partitions: partitions,
@@ -260,20 +279,40 @@ impl<E: Env> Cluster<E> {
             configs: configs.iter().map(config).collect(),
             ..CreatableTopic::default()
         };
-        let timeout_ms = i32::try_from(CREATE_INTERNAL_TOPIC_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
-        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms, validate_only: false };
+        let timeout_ms =
+            i32::try_from(CREATE_INTERNAL_TOPIC_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms,
+            validate_only: false,
+        };
         let deadline = broker.env.now() + CREATE_INTERNAL_TOPIC_TIMEOUT;
         let context = RequestContext::of_broker(&broker.config.inter_broker_listener_name);
-        let response: CreateTopicsResponse =
-            forward::call(&broker, &context, &request, CreateTopicsRequest::MAX_VERSION, deadline).await?;
-        let code = response.topics.first().map_or(ErrorCode::UnknownServerError.code(), |topic| topic.error_code);
+        let response: CreateTopicsResponse = forward::call(
+            &broker,
+            &context,
+            &request,
+            CreateTopicsRequest::MAX_VERSION,
+            deadline,
+        )
+        .await?;
+        let code = response
+            .topics
+            .first()
+            .map_or(ErrorCode::UnknownServerError.code(), |topic| {
+                topic.error_code
+            });
         match ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError) {
             ErrorCode::None | ErrorCode::TopicAlreadyExists => {
-                self.wait_for_image(deadline, |image| image.topic_by_name(name).is_some()).await;
+                self.wait_for_image(deadline, |image| image.topic_by_name(name).is_some())
+                    .await;
                 Ok(())
             }
             code => {
-                let reason = response.topics.first().and_then(|topic| topic.error_message.clone());
+                let reason = response
+                    .topics
+                    .first()
+                    .and_then(|topic| topic.error_message.clone());
                 tracing::info!(topic = name, error = ?code, reason, "an internal topic was not created");
                 Err(ClusterError::Refused(code))
             }
@@ -291,7 +330,9 @@ impl<E: Env> Cluster<E> {
     /// Asks the controller to take leadership from this broker and to let it go, and hands over the lead of the quorum
     /// if this broker has it. Tells whether nobody depends on this broker any more; false once `deadline` has passed.
     pub(crate) async fn begin_controlled_shutdown(&self, deadline: Instant) -> bool {
-        let Some(broker) = self.broker() else { return true };
+        let Some(broker) = self.broker() else {
+            return true;
+        };
         let let_go = tokio::select! {
             biased;
             let_go = self.registration.shut_down(&broker.env, deadline) => let_go,

@@ -31,7 +31,10 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
     let voters: Vec<BrokerId> = broker.cluster.voters().to_vec();
     let mut next = usize::try_from(broker.env.random() % voters.len() as u64).unwrap_or(0);
     loop {
-        let voter = broker.cluster.controller_id().unwrap_or(voters[next % voters.len()]);
+        let voter = broker
+            .cluster
+            .controller_id()
+            .unwrap_or(voters[next % voters.len()]);
         next += 1;
         let reason = match peer::open(&broker, voter).await {
             Ok(connection) => follow(&broker, &connection).await,
@@ -55,12 +58,19 @@ async fn follow<E: Env>(broker: &Arc<Broker<E>>, connection: &PeerConnection<E>)
             max_bytes: BYTES_MAX,
         };
         let deadline = broker.env.now() + WAIT + ANSWER_TIMEOUT;
-        let response = match connection.call(&request, FetchMetadataRequest::MAX_VERSION, deadline).await {
+        let response = match connection
+            .call(&request, FetchMetadataRequest::MAX_VERSION, deadline)
+            .await
+        {
             Ok(response) => response,
             Err(error) => return error.to_string(),
         };
         if response.error_code != ErrorCode::None.code() {
-            return format!("broker {} answered error {}", connection.broker(), response.error_code);
+            return format!(
+                "broker {} answered error {}",
+                connection.broker(),
+                response.error_code
+            );
         }
         let leader = (response.leader_id >= 0).then_some(BrokerId(response.leader_id));
         broker.cluster.set_leader(leader);
@@ -82,8 +92,10 @@ fn take<E: Env>(
     let mut index = broker.cluster.published.visible_index();
     let before = index;
     if let Some(snapshot) = response.snapshot {
-        let records = records::decode(&snapshot.data).map_err(|error| format!("metadata snapshot: {error}"))?;
-        let snapshot_index = u64::try_from(snapshot.index).map_err(|_| "metadata snapshot: negative index")?;
+        let records = records::decode(&snapshot.data)
+            .map_err(|error| format!("metadata snapshot: {error}"))?;
+        let snapshot_index =
+            u64::try_from(snapshot.index).map_err(|_| "metadata snapshot: negative index")?;
         if snapshot_index > index {
             *image = Arc::new(Image::replay(&records));
             index = snapshot_index;
@@ -93,7 +105,8 @@ fn take<E: Env>(
         if entry.index != as_i64(index + 1) {
             return Err(format!("metadata entry {} follows {index}", entry.index));
         }
-        let records = records::decode(&entry.records).map_err(|error| format!("metadata entry {index}: {error}"))?;
+        let records = records::decode(&entry.records)
+            .map_err(|error| format!("metadata entry {index}: {error}"))?;
         Arc::make_mut(image).apply_all(&records);
         index += 1;
     }
@@ -111,10 +124,16 @@ pub(crate) async fn handle_fetch_metadata<E: Env>(
 ) -> FetchMetadataResponse {
     let cluster = &broker.cluster;
     let Ok(from) = u64::try_from(request.from_index) else {
-        return FetchMetadataResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+        return FetchMetadataResponse {
+            error_code: ErrorCode::InvalidRequest.code(),
+            ..Default::default()
+        };
     };
     if cluster.is_observer() {
-        return FetchMetadataResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+        return FetchMetadataResponse {
+            error_code: ErrorCode::InvalidRequest.code(),
+            ..Default::default()
+        };
     }
     let wait = Duration::from_millis(u64::try_from(request.wait_ms).unwrap_or(0)).min(WAIT);
     let mut leader = cluster.leader.subscribe();
@@ -136,11 +155,19 @@ pub(crate) async fn handle_fetch_metadata<E: Env>(
     let bytes_max = usize::try_from(request.max_bytes.clamp(1, BYTES_MAX)).unwrap_or(1);
     match cluster.history.from(from, committed, bytes_max) {
         Slice::Entries(entries) => {
-            let entry = |(index, records)| MetadataEntry { index: as_i64(index), records };
+            let entry = |(index, records)| MetadataEntry {
+                index: as_i64(index),
+                records,
+            };
             response.entries = entries.into_iter().map(entry).collect();
         }
         Slice::TooOld => match records::encode(&image.snapshot()) {
-            Ok(data) => response.snapshot = Some(MetadataSnapshot { index: as_i64(committed), data }),
+            Ok(data) => {
+                response.snapshot = Some(MetadataSnapshot {
+                    index: as_i64(committed),
+                    data,
+                })
+            }
             Err(error) => {
                 tracing::error!(%error, "the metadata image cannot be encoded");
                 response.error_code = ErrorCode::UnknownServerError.code();

@@ -25,14 +25,27 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Why another broker could not be asked.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
-    #[error("no address of broker {0} is known: it is neither registered nor in controller.quorum.voters")]
+    #[error(
+        "no address of broker {0} is known: it is neither registered nor in controller.quorum.voters"
+    )]
     NoAddress(BrokerId),
     #[error("broker {broker} at {address}: {source}")]
-    Connect { broker: BrokerId, address: String, source: std::io::Error },
+    Connect {
+        broker: BrokerId,
+        address: String,
+        source: std::io::Error,
+    },
     #[error("broker {broker} at {address} was refused: {reason}")]
-    Identity { broker: BrokerId, address: String, reason: String },
+    Identity {
+        broker: BrokerId,
+        address: String,
+        reason: String,
+    },
     #[error("broker {broker}: {source}")]
-    Io { broker: BrokerId, source: std::io::Error },
+    Io {
+        broker: BrokerId,
+        source: std::io::Error,
+    },
     #[error("broker {broker} sent what cannot be read: {reason}")]
     Malformed { broker: BrokerId, reason: String },
     #[error("request for broker {broker} cannot be written: {reason}")]
@@ -61,7 +74,9 @@ impl<E: Env> PeerConnection<E> {
         deadline: Instant,
     ) -> Result<R::Response, PeerError> {
         let frame = self.call_raw(request, version, deadline).await?;
-        decode_response::<R>(&frame, version).map(|(_, response)| response).map_err(|error| self.malformed(error))
+        decode_response::<R>(&frame, version)
+            .map(|(_, response)| response)
+            .map_err(|error| self.malformed(error))
     }
 
     /// As [`Self::call`], but gives the response's frame (without length prefix), in which the `Records::Range` of the
@@ -74,29 +89,45 @@ impl<E: Env> PeerConnection<E> {
     ) -> Result<Vec<u8>, PeerError> {
         let correlation_id = self.correlation_id.fetch_add(1, Ordering::Relaxed);
         let frame = encode_request(correlation_id, Some(&self.client_id), request, version)
-            .map_err(|error| PeerError::Unwritable { broker: self.broker, reason: error.to_string() })?;
+            .map_err(|error| PeerError::Unwritable {
+                broker: self.broker,
+                reason: error.to_string(),
+            })?;
         let response = self
             .peer
             .call(frame, deadline)
             .await
-            .map_err(|source| PeerError::Io { broker: self.broker, source })?;
-        let header_version = ApiKey::try_from(R::API_KEY).map_or(0, |api| api.response_header_version(version));
-        let (found, _) = parse_response_header(&response, header_version).map_err(|error| self.malformed(error))?;
+            .map_err(|source| PeerError::Io {
+                broker: self.broker,
+                source,
+            })?;
+        let header_version =
+            ApiKey::try_from(R::API_KEY).map_or(0, |api| api.response_header_version(version));
+        let (found, _) = parse_response_header(&response, header_version)
+            .map_err(|error| self.malformed(error))?;
         if found == correlation_id {
             Ok(response)
         } else {
-            Err(self.malformed(format!("correlation id {found} instead of {correlation_id}")))
+            Err(self.malformed(format!(
+                "correlation id {found} instead of {correlation_id}"
+            )))
         }
     }
 
     fn malformed(&self, reason: impl ToString) -> PeerError {
-        PeerError::Malformed { broker: self.broker, reason: reason.to_string() }
+        PeerError::Malformed {
+            broker: self.broker,
+            reason: reason.to_string(),
+        }
     }
 }
 
 /// Connects to a broker: at the address that the metadata gives for it, else at the one that the configuration gives
 /// for a voter (which a broker needs before it has metadata, and after all brokers moved).
-pub(super) async fn open<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Result<PeerConnection<E>, PeerError> {
+pub(super) async fn open<E: Env>(
+    broker: &Arc<Broker<E>>,
+    id: BrokerId,
+) -> Result<PeerConnection<E>, PeerError> {
     let mut failure = PeerError::NoAddress(id);
     for (host, port) in addresses(broker, id) {
         match open_at(broker, id, &host, port).await {
@@ -112,7 +143,10 @@ fn addresses<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Vec<(String, u16)
     let registered = image.listener(id, &broker.config.inter_broker_listener_name);
     let registered = registered.map(|listener| (listener.host.clone(), listener.port));
     let voters = &broker.config.controller_quorum_voters;
-    let configured = voters.iter().find(|voter| voter.id == id.0).map(|voter| (voter.host.clone(), voter.port));
+    let configured = voters
+        .iter()
+        .find(|voter| voter.id == id.0)
+        .map(|voter| (voter.host.clone(), voter.port));
     let mut addresses: Vec<(String, u16)> = registered.into_iter().chain(configured).collect();
     addresses.dedup();
     addresses
@@ -131,7 +165,11 @@ async fn open_at<E: Env>(
         connected = broker.env.connect(host, port) => connected,
         () = broker.env.sleep_until(deadline) => Err(std::io::ErrorKind::TimedOut.into()),
     };
-    let peer = connected.map_err(|source| PeerError::Connect { broker: id, address: address.clone(), source })?;
+    let peer = connected.map_err(|source| PeerError::Connect {
+        broker: id,
+        address: address.clone(),
+        source,
+    })?;
     let connection = PeerConnection {
         broker: id,
         client_id: format!("broker-{}", broker.id),
@@ -144,20 +182,35 @@ async fn open_at<E: Env>(
         incarnation: Uuid(broker.incarnation.0),
         target_broker_id: id.0,
     };
-    let answer: PeerHelloResponse = connection.call(&hello, PeerHelloRequest::MAX_VERSION, deadline).await?;
+    let answer: PeerHelloResponse = connection
+        .call(&hello, PeerHelloRequest::MAX_VERSION, deadline)
+        .await?;
     let reason = if answer.error_code != ErrorCode::None.code() {
-        Some(answer.error_message.unwrap_or_else(|| format!("error {}", answer.error_code)))
+        Some(
+            answer
+                .error_message
+                .unwrap_or_else(|| format!("error {}", answer.error_code)),
+        )
     } else {
         mismatch(broker, id, &answer.cluster_id, answer.broker_id)
     };
     match reason {
-        Some(reason) => Err(PeerError::Identity { broker: id, address, reason }),
+        Some(reason) => Err(PeerError::Identity {
+            broker: id,
+            address,
+            reason,
+        }),
         None => Ok(connection),
     }
 }
 
 /// What is wrong with the identity of somebody who should be broker `expected` of our cluster.
-fn mismatch<E: Env>(broker: &Broker<E>, expected: BrokerId, cluster_id: &str, broker_id: i32) -> Option<String> {
+fn mismatch<E: Env>(
+    broker: &Broker<E>,
+    expected: BrokerId,
+    cluster_id: &str,
+    broker_id: i32,
+) -> Option<String> {
     if broker_id != expected.0 {
         return Some(format!("it is broker {broker_id}"));
     }
@@ -167,7 +220,8 @@ fn mismatch<E: Env>(broker: &Broker<E>, expected: BrokerId, cluster_id: &str, br
 /// Whether a cluster id is another one than ours. A broker that does not know its cluster yet sends an empty one.
 fn foreign_cluster<E: Env>(broker: &Broker<E>, cluster_id: &str) -> Option<String> {
     let ours = broker.cluster.cluster_id()?;
-    (!cluster_id.is_empty() && cluster_id != ours).then(|| format!("it is of cluster {cluster_id}, not {ours}"))
+    (!cluster_id.is_empty() && cluster_id != ours)
+        .then(|| format!("it is of cluster {cluster_id}, not {ours}"))
 }
 
 /// Answers the hello of another broker, and notes on the connection who is at its other end.
@@ -182,13 +236,22 @@ pub(crate) fn handle_hello<E: Env>(
         Err(reason) => return Handled::Close(reason),
     };
     let refusal = if request.target_broker_id != broker.id.0 {
-        Some((ErrorCode::BrokerIdNotRegistered, format!("this is broker {}", broker.id)))
+        Some((
+            ErrorCode::BrokerIdNotRegistered,
+            format!("this is broker {}", broker.id),
+        ))
     } else if request.broker_id == broker.id.0 && request.incarnation.0 != broker.incarnation.0 {
-        Some((ErrorCode::DuplicateBrokerRegistration, format!("this is broker {}, too", broker.id)))
+        Some((
+            ErrorCode::DuplicateBrokerRegistration,
+            format!("this is broker {}, too", broker.id),
+        ))
     } else {
         foreign_cluster(broker, &request.cluster_id).map(|_| {
             let ours = broker.cluster.cluster_id().unwrap_or_default();
-            (ErrorCode::InconsistentClusterId, format!("this is cluster {ours}"))
+            (
+                ErrorCode::InconsistentClusterId,
+                format!("this is cluster {ours}"),
+            )
         })
     };
     let (error_code, error_message) = match refusal {

@@ -7,16 +7,20 @@ use taffrail_core::controller::{
     AlterPartition, AlterPartitions, AlteredPartition, BrokerEndpoints, Heartbeat, Registration,
 };
 use taffrail_core::error::ApiError;
-use taffrail_core::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition};
+use taffrail_core::ids::{
+    BrokerEpoch, BrokerId, DirectoryId, Incarnation, LeaderEpoch, PartitionEpoch, TopicId,
+    TopicPartition,
+};
 use taffrail_core::metadata::Listener;
 use taffrail_protocol::messages::alter_partitions_response::{
     AlterPartitionsPartitionResult, AlterPartitionsTopicResult,
 };
 use taffrail_protocol::messages::set_broker_endpoints_response::SetBrokerEndpointsResult;
 use taffrail_protocol::messages::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionsRequest, AlterPartitionsResponse,
-    BrokerHeartbeatRequest, BrokerHeartbeatResponse, RaftMessagesRequest, RaftMessagesResponse, RegisterBrokerRequest,
-    RegisterBrokerResponse, SetBrokerEndpointsRequest, SetBrokerEndpointsResponse,
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionsRequest,
+    AlterPartitionsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, RaftMessagesRequest,
+    RaftMessagesResponse, RegisterBrokerRequest, RegisterBrokerResponse, SetBrokerEndpointsRequest,
+    SetBrokerEndpointsResponse,
 };
 use taffrail_protocol::{ErrorCode, Uuid};
 
@@ -40,7 +44,9 @@ pub(crate) fn handle_raft_messages<E: Env>(
     context: &RequestContext,
     request: RaftMessagesRequest,
 ) -> RaftMessagesResponse {
-    let refused = |code: ErrorCode| RaftMessagesResponse { error_code: code.code() };
+    let refused = |code: ErrorCode| RaftMessagesResponse {
+        error_code: code.code(),
+    };
     if context.peer != Some(BrokerId(request.from)) || request.to != broker.id.0 {
         return refused(ErrorCode::ClusterAuthorizationFailed);
     }
@@ -52,7 +58,10 @@ pub(crate) fn handle_raft_messages<E: Env>(
     match messages {
         Ok(messages) => {
             if !broker.cluster.quorum.tell(Event::Messages(messages)) {
-                tracing::debug!(from, "dropped raft messages: the queue is full, or this broker does not vote yet");
+                tracing::debug!(
+                    from,
+                    "dropped raft messages: the queue is full, or this broker does not vote yet"
+                );
             }
             refused(ErrorCode::None)
         }
@@ -84,17 +93,26 @@ impl ControllerRequest for RegisterBrokerRequest {
     async fn decide<E: Env>(broker: &Arc<Broker<E>>, request: &Self) -> RegisterBrokerResponse {
         let failed = |error: ApiError| {
             let (error_code, error_message) = code_and_message(error);
-            RegisterBrokerResponse { error_code, error_message, leader_id: leader_id(broker), broker_epoch: -1 }
+            RegisterBrokerResponse {
+                error_code,
+                error_message,
+                leader_id: leader_id(broker),
+                broker_epoch: -1,
+            }
         };
         let registration = match registration(request) {
             Ok(registration) => registration,
             Err(error) => return failed(error),
         };
-        let decided = broker.cluster.decide(move |controller, now| controller.handle_registration(now, &registration));
+        let decided = broker
+            .cluster
+            .decide(move |controller, now| controller.handle_registration(now, &registration));
         match decided.await {
-            Ok(Ok(epoch)) => {
-                RegisterBrokerResponse { leader_id: leader_id(broker), broker_epoch: epoch.0, ..Default::default() }
-            }
+            Ok(Ok(epoch)) => RegisterBrokerResponse {
+                leader_id: leader_id(broker),
+                broker_epoch: epoch.0,
+                ..Default::default()
+            },
             Ok(Err(error)) => failed(error),
             Err(NotController) => RegisterBrokerResponse {
                 error_code: ErrorCode::NotController.code(),
@@ -115,8 +133,13 @@ fn registration(request: &RegisterBrokerRequest) -> Result<Registration, ApiErro
         cluster_id: request.cluster_id.clone(),
         broker: BrokerId(request.broker_id),
         incarnation: Incarnation(request.incarnation.0),
-        previous_epoch: (request.previous_broker_epoch >= 0).then_some(BrokerEpoch(request.previous_broker_epoch)),
-        directories: request.log_directories.iter().map(|id| DirectoryId(id.0)).collect(),
+        previous_epoch: (request.previous_broker_epoch >= 0)
+            .then_some(BrokerEpoch(request.previous_broker_epoch)),
+        directories: request
+            .log_directories
+            .iter()
+            .map(|id| DirectoryId(id.0))
+            .collect(),
         listeners,
         rack: request.rack.clone(),
     })
@@ -124,7 +147,11 @@ fn registration(request: &RegisterBrokerRequest) -> Result<Registration, ApiErro
 
 fn to_listener(name: &str, host: &str, port: i32) -> Result<Listener, ApiError> {
     match u16::try_from(port) {
-        Ok(port) => Ok(Listener { name: name.to_owned(), host: host.to_owned(), port }),
+        Ok(port) => Ok(Listener {
+            name: name.to_owned(),
+            host: host.to_owned(),
+            port,
+        }),
         Err(_) => Err(ApiError::new(
             taffrail_core::error::ErrorKind::InvalidRequest,
             format!("Listener {name} has port {port}; a port is between 0 and 65535."),
@@ -158,7 +185,10 @@ impl ControllerRequest for BrokerHeartbeatRequest {
             want_fence: request.want_fence,
             want_shutdown: request.want_shutdown,
         };
-        let decided = broker.cluster.decide(move |controller, now| controller.handle_heartbeat(now, &heartbeat)).await;
+        let decided = broker
+            .cluster
+            .decide(move |controller, now| controller.handle_heartbeat(now, &heartbeat))
+            .await;
         let code = match decided {
             Ok(Ok(reply)) => {
                 return BrokerHeartbeatResponse {
@@ -172,7 +202,11 @@ impl ControllerRequest for BrokerHeartbeatRequest {
             Ok(Err(error)) => code_of(error.kind),
             Err(NotController) => ErrorCode::NotController,
         };
-        BrokerHeartbeatResponse { error_code: code.code(), leader_id: leader_id(broker), ..Default::default() }
+        BrokerHeartbeatResponse {
+            error_code: code.code(),
+            leader_id: leader_id(broker),
+            ..Default::default()
+        }
     }
 }
 
@@ -196,7 +230,10 @@ impl ControllerRequest for AlterPartitionsRequest {
 
     async fn decide<E: Env>(broker: &Arc<Broker<E>>, request: &Self) -> AlterPartitionsResponse {
         let proposal = alter_partitions(request);
-        let decided = broker.cluster.decide(move |controller, _| controller.alter_partitions(&proposal)).await;
+        let decided = broker
+            .cluster
+            .decide(move |controller, _| controller.alter_partitions(&proposal))
+            .await;
         let code = match decided {
             Ok(Ok(altered)) => {
                 return AlterPartitionsResponse {
@@ -208,23 +245,30 @@ impl ControllerRequest for AlterPartitionsRequest {
             Ok(Err(error)) => code_of(error.kind),
             Err(NotController) => ErrorCode::NotController,
         };
-        AlterPartitionsResponse { error_code: code.code(), leader_id: leader_id(broker), ..Default::default() }
+        AlterPartitionsResponse {
+            error_code: code.code(),
+            leader_id: leader_id(broker),
+            ..Default::default()
+        }
     }
 }
 
 fn alter_partitions(request: &AlterPartitionsRequest) -> AlterPartitions {
     let partitions = request.topics.iter().flat_map(|topic| {
         let topic_id = TopicId(topic.topic_id.0);
-        topic.partitions.iter().map(move |partition| AlterPartition {
-            partition: TopicPartition::new(topic_id, partition.partition),
-            leader_epoch: LeaderEpoch(partition.leader_epoch),
-            partition_epoch: PartitionEpoch(partition.partition_epoch),
-            new_isr: partition
-                .new_isr
-                .iter()
-                .map(|member| (BrokerId(member.broker_id), BrokerEpoch(member.broker_epoch)))
-                .collect(),
-        })
+        topic
+            .partitions
+            .iter()
+            .map(move |partition| AlterPartition {
+                partition: TopicPartition::new(topic_id, partition.partition),
+                leader_epoch: LeaderEpoch(partition.leader_epoch),
+                partition_epoch: PartitionEpoch(partition.partition_epoch),
+                new_isr: partition
+                    .new_isr
+                    .iter()
+                    .map(|member| (BrokerId(member.broker_id), BrokerEpoch(member.broker_epoch)))
+                    .collect(),
+            })
     });
     AlterPartitions {
         broker: BrokerId(request.broker_id),
@@ -255,7 +299,10 @@ fn altered_topics(altered: Vec<AlteredPartition>) -> Vec<AlterPartitionsTopicRes
         };
         match topics.last_mut() {
             Some(last) if last.topic_id == topic_id => last.partitions.push(result),
-            Some(_) | None => topics.push(AlterPartitionsTopicResult { topic_id, partitions: vec![result] }),
+            Some(_) | None => topics.push(AlterPartitionsTopicResult {
+                topic_id,
+                partitions: vec![result],
+            }),
         }
     }
     topics
@@ -279,9 +326,18 @@ impl ControllerRequest for AllocateProducerIdsRequest {
         response.leader_id
     }
 
-    async fn decide<E: Env>(broker: &Arc<Broker<E>>, request: &Self) -> AllocateProducerIdsResponse {
-        let (id, epoch) = (BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch));
-        let decided = broker.cluster.decide(move |controller, _| controller.allocate_producer_ids(id, epoch)).await;
+    async fn decide<E: Env>(
+        broker: &Arc<Broker<E>>,
+        request: &Self,
+    ) -> AllocateProducerIdsResponse {
+        let (id, epoch) = (
+            BrokerId(request.broker_id),
+            BrokerEpoch(request.broker_epoch),
+        );
+        let decided = broker
+            .cluster
+            .decide(move |controller, _| controller.allocate_producer_ids(id, epoch))
+            .await;
         let code = match decided {
             Ok(Ok(block)) => {
                 return AllocateProducerIdsResponse {
@@ -294,7 +350,11 @@ impl ControllerRequest for AllocateProducerIdsRequest {
             Ok(Err(error)) => code_of(error.kind),
             Err(NotController) => ErrorCode::NotController,
         };
-        AllocateProducerIdsResponse { error_code: code.code(), leader_id: leader_id(broker), ..Default::default() }
+        AllocateProducerIdsResponse {
+            error_code: code.code(),
+            leader_id: leader_id(broker),
+            ..Default::default()
+        }
     }
 }
 
@@ -308,7 +368,12 @@ pub(crate) async fn handle_set_broker_endpoints<E: Env>(
         return SetBrokerEndpointsRequest::decide(&broker, &request).await;
     }
     let deadline = broker.env.now() + SET_ENDPOINTS_TIMEOUT;
-    match broker.cluster.forward_channel.ask(&broker, &request, deadline).await {
+    match broker
+        .cluster
+        .forward_channel
+        .ask(&broker, &request, deadline)
+        .await
+    {
         Ok(response) => response,
         Err(error) => SetBrokerEndpointsResponse {
             error_code: error.code().code(),
@@ -347,13 +412,23 @@ impl ControllerRequest for SetBrokerEndpointsRequest {
                 })
             })
             .collect();
-        let Ok(endpoints) = endpoints else { return failed(ErrorCode::InvalidRequest) };
-        let decided = broker.cluster.decide(move |controller, _| controller.set_broker_endpoints(&endpoints)).await;
+        let Ok(endpoints) = endpoints else {
+            return failed(ErrorCode::InvalidRequest);
+        };
+        let decided = broker
+            .cluster
+            .decide(move |controller, _| controller.set_broker_endpoints(&endpoints))
+            .await;
         match decided {
             Ok(results) => SetBrokerEndpointsResponse {
                 error_code: ErrorCode::None.code(),
                 leader_id: leader_id(broker),
-                results: request.brokers.iter().zip(results).map(|(set, result)| endpoint_result(set.broker_id, result)).collect(),
+                results: request
+                    .brokers
+                    .iter()
+                    .zip(results)
+                    .map(|(set, result)| endpoint_result(set.broker_id, result))
+                    .collect(),
             },
             Err(NotController) => failed(ErrorCode::NotController),
         }
@@ -361,6 +436,11 @@ impl ControllerRequest for SetBrokerEndpointsRequest {
 }
 
 fn endpoint_result(broker_id: i32, result: Result<(), ApiError>) -> SetBrokerEndpointsResult {
-    let (error_code, error_message) = result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
-    SetBrokerEndpointsResult { broker_id, error_code, error_message }
+    let (error_code, error_message) =
+        result.map_or_else(code_and_message, |()| (ErrorCode::None.code(), None));
+    SetBrokerEndpointsResult {
+        broker_id,
+        error_code,
+        error_message,
+    }
 }

@@ -30,15 +30,26 @@ impl ProducerIds {
                 broker_epoch: broker.cluster.broker_epoch().map_or(-1, |epoch| epoch.0),
             };
             let deadline = broker.env.now() + ALLOCATE_TIMEOUT;
-            let response = broker.cluster.forward_channel.ask(broker, &request, deadline).await?;
+            let response = broker
+                .cluster
+                .forward_channel
+                .ask(broker, &request, deadline)
+                .await?;
             if response.error_code != ErrorCode::None.code() {
-                let code = ErrorCode::try_from(response.error_code).unwrap_or(ErrorCode::UnknownServerError);
+                let code = ErrorCode::try_from(response.error_code)
+                    .unwrap_or(ErrorCode::UnknownServerError);
                 return Err(ClusterError::Refused(code));
             }
             if response.first < 0 || response.count <= 0 {
-                return Err(ClusterError::Malformed(format!("an empty block of producer ids at {}", response.first)));
+                return Err(ClusterError::Malformed(format!(
+                    "an empty block of producer ids at {}",
+                    response.first
+                )));
             }
-            *block = (response.first, response.first.saturating_add(response.count.into()));
+            *block = (
+                response.first,
+                response.first.saturating_add(response.count.into()),
+            );
         }
         let id = block.0;
         block.0 += 1;

@@ -28,7 +28,13 @@ impl Default for Published {
 
 impl Published {
     pub(super) fn image(&self) -> Arc<Image> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(
+            &self
+                .current
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .1,
+        )
     }
 
     /// The image with the last index that it contains.

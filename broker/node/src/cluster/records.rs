@@ -5,9 +5,9 @@ use taffrail_core::ids::{
 };
 use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
 use taffrail_protocol::messages::{
-    BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, NoOpRecord, PartitionRecord,
-    ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord, UnregisterBrokerRecord,
-    broker_endpoints_record, register_broker_record,
+    BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, NoOpRecord,
+    PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
+    UnregisterBrokerRecord, broker_endpoints_record, register_broker_record,
 };
 use taffrail_protocol::metadata_records::{self, MetadataRecord};
 use taffrail_protocol::{DecodeError, EncodeError, Uuid};
@@ -36,70 +36,98 @@ pub(super) fn encode(records: &[Record]) -> Result<Vec<u8>, EncodeError> {
 
 /// What was encoded; nothing for no bytes.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Record>, RecordError> {
-    metadata_records::decode_all(bytes)?.into_iter().map(to_core).collect()
+    metadata_records::decode_all(bytes)?
+        .into_iter()
+        .map(to_core)
+        .collect()
 }
 
 fn to_protocol(record: &Record) -> MetadataRecord {
     match record {
-        Record::ClusterId { cluster_id } => {
-            MetadataRecord::ClusterId(ClusterIdRecord { cluster_id: cluster_id.clone() })
-        }
-        Record::RegisterBroker { broker, epoch, incarnation, directories, listeners, rack, fenced } => {
-            MetadataRecord::RegisterBroker(RegisterBrokerRecord {
-                broker_id: broker.0,
-                broker_epoch: epoch.0,
-                incarnation: Uuid(incarnation.0),
-                log_directories: directories.iter().map(|directory| Uuid(directory.0)).collect(),
-                listeners: listeners
-                    .iter()
-                    .map(|listener| register_broker_record::Listener {
-                        name: listener.name.clone(),
-                        host: listener.host.clone(),
-                        port: listener.port.into(),
-                    })
-                    .collect(),
-                rack: rack.clone(),
-                fenced: *fenced,
-            })
-        }
+        Record::ClusterId { cluster_id } => MetadataRecord::ClusterId(ClusterIdRecord {
+            cluster_id: cluster_id.clone(),
+        }),
+        Record::RegisterBroker {
+            broker,
+            epoch,
+            incarnation,
+            directories,
+            listeners,
+            rack,
+            fenced,
+        } => MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+            broker_id: broker.0,
+            broker_epoch: epoch.0,
+            incarnation: Uuid(incarnation.0),
+            log_directories: directories
+                .iter()
+                .map(|directory| Uuid(directory.0))
+                .collect(),
+            listeners: listeners
+                .iter()
+                .map(|listener| register_broker_record::Listener {
+                    name: listener.name.clone(),
+                    host: listener.host.clone(),
+                    port: listener.port.into(),
+                })
+                .collect(),
+            rack: rack.clone(),
+            fenced: *fenced,
+        }),
         Record::UnregisterBroker { broker } => {
-            MetadataRecord::UnregisterBroker(UnregisterBrokerRecord { broker_id: broker.0 })
-        }
-        Record::BrokerState { broker, epoch, fenced, in_controlled_shutdown } => {
-            MetadataRecord::BrokerState(BrokerStateRecord {
+            MetadataRecord::UnregisterBroker(UnregisterBrokerRecord {
                 broker_id: broker.0,
-                broker_epoch: epoch.0,
-                fenced: *fenced,
-                in_controlled_shutdown: *in_controlled_shutdown,
             })
         }
-        Record::BrokerEndpoints { broker, rack, listeners } => {
-            MetadataRecord::BrokerEndpoints(BrokerEndpointsRecord {
-                broker_id: broker.0,
-                rack: rack.clone(),
-                listeners: listeners
-                    .iter()
-                    .map(|listener| broker_endpoints_record::Listener {
-                        name: listener.name.clone(),
-                        host: listener.host.clone(),
-                        port: listener.port.into(),
-                    })
-                    .collect(),
-            })
-        }
-        Record::Topic { topic_id, name } => {
-            MetadataRecord::Topic(TopicRecord { topic_id: Uuid(topic_id.0), name: name.clone() })
-        }
-        Record::RemoveTopic { topic_id } => {
-            MetadataRecord::RemoveTopic(RemoveTopicRecord { topic_id: Uuid(topic_id.0) })
-        }
-        Record::Partition { topic_id, partition, state } => {
-            MetadataRecord::Partition(partition_to_protocol(*topic_id, *partition, state))
-        }
-        Record::Config { resource, name, value } => {
+        Record::BrokerState {
+            broker,
+            epoch,
+            fenced,
+            in_controlled_shutdown,
+        } => MetadataRecord::BrokerState(BrokerStateRecord {
+            broker_id: broker.0,
+            broker_epoch: epoch.0,
+            fenced: *fenced,
+            in_controlled_shutdown: *in_controlled_shutdown,
+        }),
+        Record::BrokerEndpoints {
+            broker,
+            rack,
+            listeners,
+        } => MetadataRecord::BrokerEndpoints(BrokerEndpointsRecord {
+            broker_id: broker.0,
+            rack: rack.clone(),
+            listeners: listeners
+                .iter()
+                .map(|listener| broker_endpoints_record::Listener {
+                    name: listener.name.clone(),
+                    host: listener.host.clone(),
+                    port: listener.port.into(),
+                })
+                .collect(),
+        }),
+        Record::Topic { topic_id, name } => MetadataRecord::Topic(TopicRecord {
+            topic_id: Uuid(topic_id.0),
+            name: name.clone(),
+        }),
+        Record::RemoveTopic { topic_id } => MetadataRecord::RemoveTopic(RemoveTopicRecord {
+            topic_id: Uuid(topic_id.0),
+        }),
+        Record::Partition {
+            topic_id,
+            partition,
+            state,
+        } => MetadataRecord::Partition(partition_to_protocol(*topic_id, *partition, state)),
+        Record::Config {
+            resource,
+            name,
+            value,
+        } => {
             let (resource_type, resource_name) = match resource {
                 ConfigResource::Topic(topic) => (TOPIC, topic.clone()),
-                ConfigResource::Broker(broker) => (BROKER, broker.map_or(String::new(), |id| id.to_string())),
+                ConfigResource::Broker(broker) => {
+                    (BROKER, broker.map_or(String::new(), |id| id.to_string()))
+                }
             };
             MetadataRecord::Config(ConfigRecord {
                 resource_type,
@@ -108,7 +136,9 @@ fn to_protocol(record: &Record) -> MetadataRecord {
                 value: value.clone(),
             })
         }
-        Record::ProducerIds { next } => MetadataRecord::ProducerIds(ProducerIdsRecord { next: *next }),
+        Record::ProducerIds { next } => {
+            MetadataRecord::ProducerIds(ProducerIdsRecord { next: *next })
+        }
         Record::NoOp => MetadataRecord::NoOp(NoOpRecord::default()),
     }
 }
@@ -133,12 +163,18 @@ fn partition_to_protocol(topic_id: TopicId, partition: i32, state: &Partition) -
 
 fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
     Ok(match record {
-        MetadataRecord::ClusterId(record) => Record::ClusterId { cluster_id: record.cluster_id },
+        MetadataRecord::ClusterId(record) => Record::ClusterId {
+            cluster_id: record.cluster_id,
+        },
         MetadataRecord::RegisterBroker(record) => Record::RegisterBroker {
             broker: BrokerId(record.broker_id),
             epoch: BrokerEpoch(record.broker_epoch),
             incarnation: Incarnation(record.incarnation.0),
-            directories: record.log_directories.into_iter().map(|id| DirectoryId(id.0)).collect(),
+            directories: record
+                .log_directories
+                .into_iter()
+                .map(|id| DirectoryId(id.0))
+                .collect(),
             listeners: record
                 .listeners
                 .into_iter()
@@ -147,7 +183,9 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
             rack: record.rack,
             fenced: record.fenced,
         },
-        MetadataRecord::UnregisterBroker(record) => Record::UnregisterBroker { broker: BrokerId(record.broker_id) },
+        MetadataRecord::UnregisterBroker(record) => Record::UnregisterBroker {
+            broker: BrokerId(record.broker_id),
+        },
         MetadataRecord::BrokerState(record) => Record::BrokerState {
             broker: BrokerId(record.broker_id),
             epoch: BrokerEpoch(record.broker_epoch),
@@ -163,8 +201,13 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
                 .map(|listener| to_listener(listener.name, listener.host, listener.port))
                 .collect::<Result<_, _>>()?,
         },
-        MetadataRecord::Topic(record) => Record::Topic { topic_id: TopicId(record.topic_id.0), name: record.name },
-        MetadataRecord::RemoveTopic(record) => Record::RemoveTopic { topic_id: TopicId(record.topic_id.0) },
+        MetadataRecord::Topic(record) => Record::Topic {
+            topic_id: TopicId(record.topic_id.0),
+            name: record.name,
+        },
+        MetadataRecord::RemoveTopic(record) => Record::RemoveTopic {
+            topic_id: TopicId(record.topic_id.0),
+        },
         MetadataRecord::Partition(record) => Record::Partition {
             topic_id: TopicId(record.topic_id.0),
             partition: record.partition,
@@ -219,14 +262,20 @@ mod tests {
     use super::*;
 
     fn samples() -> Vec<Record> {
-        let listener = Listener { name: "INTERNAL".into(), host: "localhost".into(), port: 9093 };
+        let listener = Listener {
+            name: "INTERNAL".into(),
+            host: "localhost".into(),
+            port: 9093,
+        };
         let config = |resource, value: Option<&str>| Record::Config {
             resource,
             name: "retention.ms".into(),
             value: value.map(str::to_owned),
         };
         vec![
-            Record::ClusterId { cluster_id: "demo".into() },
+            Record::ClusterId {
+                cluster_id: "demo".into(),
+            },
             Record::RegisterBroker {
                 broker: BrokerId(1),
                 epoch: BrokerEpoch(7),
@@ -236,16 +285,27 @@ mod tests {
                 rack: Some("a".into()),
                 fenced: true,
             },
-            Record::UnregisterBroker { broker: BrokerId(2) },
+            Record::UnregisterBroker {
+                broker: BrokerId(2),
+            },
             Record::BrokerState {
                 broker: BrokerId(1),
                 epoch: BrokerEpoch(7),
                 fenced: false,
                 in_controlled_shutdown: true,
             },
-            Record::BrokerEndpoints { broker: BrokerId(1), rack: None, listeners: vec![listener] },
-            Record::Topic { topic_id: TopicId([3; 16]), name: "orders".into() },
-            Record::RemoveTopic { topic_id: TopicId([3; 16]) },
+            Record::BrokerEndpoints {
+                broker: BrokerId(1),
+                rack: None,
+                listeners: vec![listener],
+            },
+            Record::Topic {
+                topic_id: TopicId([3; 16]),
+                name: "orders".into(),
+            },
+            Record::RemoveTopic {
+                topic_id: TopicId([3; 16]),
+            },
             Record::Partition {
                 topic_id: TopicId([3; 16]),
                 partition: 4,
@@ -287,12 +347,26 @@ mod tests {
 
     #[test]
     fn senseless_values_are_refused() {
-        let listener = register_broker_record::Listener { port: 70_000, ..Default::default() };
-        let broker = RegisterBrokerRecord { listeners: vec![listener], ..Default::default() };
-        let config = |resource_type, name: &str| {
-            MetadataRecord::Config(ConfigRecord { resource_type, resource_name: name.into(), ..Default::default() })
+        let listener = register_broker_record::Listener {
+            port: 70_000,
+            ..Default::default()
         };
-        for record in [MetadataRecord::RegisterBroker(broker), config(9, ""), config(BROKER, "x")] {
+        let broker = RegisterBrokerRecord {
+            listeners: vec![listener],
+            ..Default::default()
+        };
+        let config = |resource_type, name: &str| {
+            MetadataRecord::Config(ConfigRecord {
+                resource_type,
+                resource_name: name.into(),
+                ..Default::default()
+            })
+        };
+        for record in [
+            MetadataRecord::RegisterBroker(broker),
+            config(9, ""),
+            config(BROKER, "x"),
+        ] {
             assert!(decode(&metadata_records::encode_all(&[record]).unwrap()).is_err());
         }
     }

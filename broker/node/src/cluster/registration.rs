@@ -7,7 +7,9 @@ use std::time::Duration;
 use taffrail_core::ids::BrokerEpoch;
 use taffrail_core::time::Instant;
 use taffrail_protocol::messages::register_broker_request::Listener;
-use taffrail_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, RegisterBrokerRequest};
+use taffrail_protocol::messages::{
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, RegisterBrokerRequest,
+};
 use taffrail_protocol::{ErrorCode, Uuid};
 use tokio::sync::watch;
 
@@ -40,7 +42,10 @@ pub(super) struct Registration {
 
 impl Default for Registration {
     fn default() -> Self {
-        Self { standing: watch::Sender::new(Standing::default()), want_shutdown: watch::Sender::new(false) }
+        Self {
+            standing: watch::Sender::new(Standing::default()),
+            want_shutdown: watch::Sender::new(false),
+        }
     }
 }
 
@@ -75,10 +80,16 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
     loop {
         let epoch = register(&broker, previous).await;
         previous = Some(epoch);
-        broker.cluster.registration.update(|standing| standing.epoch = Some(epoch));
+        broker
+            .cluster
+            .registration
+            .update(|standing| standing.epoch = Some(epoch));
         match keep_alive(&broker, epoch).await {
             Ending::RegisterAgain => {
-                broker.cluster.registration.update(|standing| standing.unfenced = false);
+                broker
+                    .cluster
+                    .registration
+                    .update(|standing| standing.unfenced = false);
             }
             Ending::ShutDown => return,
         }
@@ -100,12 +111,27 @@ async fn register<E: Env>(broker: &Arc<Broker<E>>, previous: Option<BrokerEpoch>
             broker_id: broker.id.0,
             incarnation: Uuid(broker.incarnation.0),
             previous_broker_epoch: previous.map_or(-1, |epoch| epoch.0),
-            log_directories: broker.replication.directory_ids().iter().map(|id| Uuid(id.0)).collect(),
-            listeners: broker.config.advertised().into_iter().map(listener).collect(),
+            log_directories: broker
+                .replication
+                .directory_ids()
+                .iter()
+                .map(|id| Uuid(id.0))
+                .collect(),
+            listeners: broker
+                .config
+                .advertised()
+                .into_iter()
+                .map(listener)
+                .collect(),
             rack: broker.config.rack.clone(),
         };
         let deadline = broker.env.now() + broker.cluster.session_timeout();
-        let failure = match broker.cluster.heartbeat_channel.ask(broker, &request, deadline).await {
+        let failure = match broker
+            .cluster
+            .heartbeat_channel
+            .ask(broker, &request, deadline)
+            .await
+        {
             Ok(response) if response.error_code == ErrorCode::None.code() => {
                 tracing::info!(broker = %broker.id, epoch = response.broker_epoch, "registered");
                 return BrokerEpoch(response.broker_epoch);
@@ -120,7 +146,10 @@ async fn register<E: Env>(broker: &Arc<Broker<E>>, previous: Option<BrokerEpoch>
             tracing::warn!(broker = %broker.id, reason = %failure, "not registered yet");
             told = Some(failure);
         }
-        broker.env.sleep_until(broker.env.now() + REGISTER_PAUSE).await;
+        broker
+            .env
+            .sleep_until(broker.env.now() + REGISTER_PAUSE)
+            .await;
     }
 }
 
@@ -150,16 +179,26 @@ async fn keep_alive<E: Env>(broker: &Arc<Broker<E>>, epoch: BrokerEpoch) -> Endi
                 .collect(),
         };
         let started = broker.env.now();
-        match cluster.heartbeat_channel.ask(broker, &request, started + cluster.session_timeout()).await {
+        match cluster
+            .heartbeat_channel
+            .ask(broker, &request, started + cluster.session_timeout())
+            .await
+        {
             Ok(response) => {
                 if let Some(ending) = note(broker, &response) {
                     return ending;
                 }
             }
-            Err(error) => tracing::warn!(broker = %broker.id, %error, "the controller does not hear from this broker"),
+            Err(error) => {
+                tracing::warn!(broker = %broker.id, %error, "the controller does not hear from this broker")
+            }
         }
         let impatient = wanted || !cluster.registration.standing().unfenced;
-        let pause = if impatient { IMPATIENT_PAUSE } else { cluster.heartbeat_interval() };
+        let pause = if impatient {
+            IMPATIENT_PAUSE
+        } else {
+            cluster.heartbeat_interval()
+        };
         tokio::select! {
             biased;
             _ = want_shutdown.wait_for(|now_wanted| *now_wanted != wanted) => {}

@@ -23,7 +23,9 @@ impl<E: Env> Cluster<E> {
     /// what was known to be committed at the last stop.
     pub(crate) async fn start(&self, broker: &Arc<Broker<E>>) -> Result<(), StartError> {
         if self.broker.set(Arc::downgrade(broker)).is_err() {
-            return Err(StartError::Storage("the cluster was started twice".to_string()));
+            return Err(StartError::Storage(
+                "the cluster was started twice".to_string(),
+            ));
         }
         if self.is_observer() {
             broker.env.spawn(observer::run(Arc::clone(broker)));
@@ -39,7 +41,8 @@ impl<E: Env> Cluster<E> {
         let config = &broker.config;
         let folder = self.metadata_folder(broker);
         // A voter that served before has voted before.
-        let has_served = !broker.partitions().is_empty() || broker.replication.clean_shutdown_epoch().is_some();
+        let has_served =
+            !broker.partitions().is_empty() || broker.replication.clean_shutdown_epoch().is_some();
         if has_served && !MetadataLog::exists(broker.env.disk(), &folder) {
             return Err(StartError::Storage(format!(
                 "broker {} votes on the cluster's metadata and has data, but its metadata log {} is missing: bring the \
@@ -51,30 +54,41 @@ impl<E: Env> Cluster<E> {
         }
         let disk = broker.env.disk().clone();
         let broker_id = broker.id.0;
-        let opened = broker.env.run_blocking(move || MetadataLog::open(&disk, &folder, broker_id)).await;
+        let opened = broker
+            .env
+            .run_blocking(move || MetadataLog::open(&disk, &folder, broker_id))
+            .await;
         let (log, persisted) = opened.map_err(start_error)?;
         let (image, applied) = match &persisted.snapshot {
             Some(snapshot) => {
-                let records = records::decode(&snapshot.data)
-                    .map_err(|error| StartError::Storage(format!("metadata snapshot {}: {error}", snapshot.index)))?;
+                let records = records::decode(&snapshot.data).map_err(|error| {
+                    StartError::Storage(format!("metadata snapshot {}: {error}", snapshot.index))
+                })?;
                 (Image::replay(&records), snapshot.index)
             }
             None => (Image::default(), 0),
         };
-        let raft = RaftNode::new(&RaftConfig::new(broker.id, self.voters.clone(), broker.env.random()), persisted)
-            .map_err(|error| StartError::Storage(format!("metadata log: {error}")))?;
+        let raft = RaftNode::new(
+            &RaftConfig::new(broker.id, self.voters.clone(), broker.env.random()),
+            persisted,
+        )
+        .map_err(|error| StartError::Storage(format!("metadata log: {error}")))?;
         let parts = Parts {
             raft,
             log,
             image,
             applied,
             tick: millis(config.controller_quorum_election_timeout_ms) / TICKS_PER_ELECTION_TIMEOUT,
-            snapshot_after_bytes: u64::try_from(config.metadata_log_max_record_bytes_between_snapshots)
-                .unwrap_or(u64::MAX),
+            snapshot_after_bytes: u64::try_from(
+                config.metadata_log_max_record_bytes_between_snapshots,
+            )
+            .unwrap_or(u64::MAX),
             config: controller_config(broker),
         };
         let Some((sender, events)) = self.quorum.open() else {
-            return Err(StartError::Storage("the quorum was joined twice".to_string()));
+            return Err(StartError::Storage(
+                "the quorum was joined twice".to_string(),
+            ));
         };
         let mut task = Task::new(broker, parts, &sender, events);
         task.begin().await.map_err(StartError::Storage)?;
@@ -90,17 +104,25 @@ impl<E: Env> Cluster<E> {
             Some(directory) => std::slice::from_ref(directory),
             None => broker.config.log_dirs.as_slice(),
         };
-        let folders = || directories.iter().map(|directory| Path::new(directory).join(metadata_log::FOLDER));
+        let folders = || {
+            directories
+                .iter()
+                .map(|directory| Path::new(directory).join(metadata_log::FOLDER))
+        };
         let existing = folders().find(|folder| MetadataLog::exists(broker.env.disk(), folder));
-        existing.or_else(|| folders().next()).unwrap_or_else(|| PathBuf::from(metadata_log::FOLDER))
+        existing
+            .or_else(|| folders().next())
+            .unwrap_or_else(|| PathBuf::from(metadata_log::FOLDER))
     }
 
     fn check_cluster_id(&self) -> Result<(), StartError> {
         let image = self.image();
         match (image.cluster_id(), &self.configured_cluster_id) {
-            (Some(committed), Some(configured)) if committed != configured => Err(StartError::Identity(format!(
-                "the metadata log is of cluster {committed}, but cluster.id is {configured}: correct cluster.id or log.dirs"
-            ))),
+            (Some(committed), Some(configured)) if committed != configured => {
+                Err(StartError::Identity(format!(
+                    "the metadata log is of cluster {committed}, but cluster.id is {configured}: correct cluster.id or log.dirs"
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -109,22 +131,26 @@ impl<E: Env> Cluster<E> {
 fn start_error(error: MetadataLogError) -> StartError {
     match error {
         MetadataLogError::OtherBroker { .. } => StartError::Identity(error.to_string()),
-        MetadataLogError::Io { .. } | MetadataLogError::Damaged { .. } | MetadataLogError::Poisoned => {
-            StartError::Storage(error.to_string())
-        }
+        MetadataLogError::Io { .. }
+        | MetadataLogError::Damaged { .. }
+        | MetadataLogError::Poisoned => StartError::Storage(error.to_string()),
     }
 }
 
 fn controller_config<E: Env>(broker: &Broker<E>) -> ControllerConfig {
     let config = &broker.config;
-    let rebalance = u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(u64::MAX);
+    let rebalance =
+        u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(u64::MAX);
     ControllerConfig {
         session_timeout: millis(config.broker_session_timeout_ms),
         default_partitions: config.num_partitions,
-        default_replication_factor: i16::try_from(config.default_replication_factor).unwrap_or(i16::MAX),
+        default_replication_factor: i16::try_from(config.default_replication_factor)
+            .unwrap_or(i16::MAX),
         min_insync_replicas: usize::try_from(config.min_insync_replicas).unwrap_or(1),
         unclean_leader_election: config.unclean_leader_election_enable,
-        leader_rebalance_interval: config.auto_leader_rebalance_enable.then(|| Duration::from_secs(rebalance)),
+        leader_rebalance_interval: config
+            .auto_leader_rebalance_enable
+            .then(|| Duration::from_secs(rebalance)),
         ..ControllerConfig::default()
     }
 }

@@ -78,7 +78,12 @@ pub(super) fn encode_header(header: Header) -> Vec<u8> {
 }
 
 /// Appends one frame to `out`.
-pub(super) fn encode_frame(out: &mut Vec<u8>, sequence: u64, hard_state: HardState, entries: &[Entry]) {
+pub(super) fn encode_frame(
+    out: &mut Vec<u8>,
+    sequence: u64,
+    hard_state: HardState,
+    entries: &[Entry],
+) {
     let start = out.len();
     out.extend_from_slice(&FRAME_MAGIC);
     out.extend_from_slice(&[0; 4]);
@@ -86,7 +91,12 @@ pub(super) fn encode_frame(out: &mut Vec<u8>, sequence: u64, hard_state: HardSta
     out.extend_from_slice(&[0; 4]);
     let payload = out.len();
     out.extend_from_slice(&hard_state.term.to_be_bytes());
-    out.extend_from_slice(&hard_state.vote.map_or(NOBODY, |broker| broker.0).to_be_bytes());
+    out.extend_from_slice(
+        &hard_state
+            .vote
+            .map_or(NOBODY, |broker| broker.0)
+            .to_be_bytes(),
+    );
     out.extend_from_slice(&hard_state.commit.to_be_bytes());
     out.extend_from_slice(&length32(entries.len()));
     for entry in entries {
@@ -106,7 +116,9 @@ pub(super) fn encode_frame(out: &mut Vec<u8>, sequence: u64, hard_state: HardSta
 
 /// Lengths in frames are bounded far below 4 GiB by what one raft message may carry.
 fn length32(length: usize) -> [u8; 4] {
-    u32::try_from(length).expect("a metadata frame is smaller than 4 GiB").to_be_bytes()
+    u32::try_from(length)
+        .expect("a metadata frame is smaller than 4 GiB")
+        .to_be_bytes()
 }
 
 fn frame_crc(header: &[u8], payload: &[u8]) -> u32 {
@@ -119,15 +131,24 @@ fn frame_crc(header: &[u8], payload: &[u8]) -> u32 {
 /// Reads a whole log file.
 pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
     let header = decode_header(bytes)?;
-    let mut scan = Scan { header, hard_state: None, entries: Vec::new(), end: HEADER_SIZE, next_sequence: 0 };
+    let mut scan = Scan {
+        header,
+        hard_state: None,
+        entries: Vec::new(),
+        end: HEADER_SIZE,
+        next_sequence: 0,
+    };
     while scan.end < bytes.len() {
-        let Some((length, payload)) = frame_at(bytes, scan.end, |sequence| sequence == scan.next_sequence) else {
+        let Some((length, payload)) =
+            frame_at(bytes, scan.end, |sequence| sequence == scan.next_sequence)
+        else {
             if readable_frame_follows(bytes, scan.end, scan.next_sequence) {
                 return Err(FormatError::Damaged { position: scan.end });
             }
             break;
         };
-        let (hard_state, entries) = decode_payload(payload).ok_or(FormatError::Damaged { position: scan.end })?;
+        let (hard_state, entries) =
+            decode_payload(payload).ok_or(FormatError::Damaged { position: scan.end })?;
         for entry in entries {
             push_entry(&mut scan.entries, entry, header.snapshot_index)?;
         }
@@ -139,17 +160,27 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
 }
 
 /// Puts an entry where its index belongs; it replaces what was there and everything behind.
-fn push_entry(entries: &mut Vec<Entry>, entry: Entry, snapshot_index: u64) -> Result<(), FormatError> {
+fn push_entry(
+    entries: &mut Vec<Entry>,
+    entry: Entry,
+    snapshot_index: u64,
+) -> Result<(), FormatError> {
     if let Some(last) = entries.last() {
         let last = last.index;
         if entry.index > last + 1 {
-            return Err(FormatError::Order { last, found: entry.index });
+            return Err(FormatError::Order {
+                last,
+                found: entry.index,
+            });
         }
         while entries.last().is_some_and(|last| last.index >= entry.index) {
             entries.pop();
         }
     } else if entry.index > snapshot_index + 1 {
-        return Err(FormatError::Order { last: snapshot_index, found: entry.index });
+        return Err(FormatError::Order {
+            last: snapshot_index,
+            found: entry.index,
+        });
     }
     entries.push(entry);
     Ok(())
@@ -159,7 +190,9 @@ fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
     if bytes.len() < HEADER_SIZE {
         return Err(FormatError::Short);
     }
-    let mut cursor = Cursor { bytes: &bytes[..HEADER_SIZE] };
+    let mut cursor = Cursor {
+        bytes: &bytes[..HEADER_SIZE],
+    };
     check_magic(&mut cursor, LOG_MAGIC)?;
     let broker_id = cursor.id().ok_or(FormatError::Short)?;
     let snapshot_index = cursor.u64().ok_or(FormatError::Short)?;
@@ -168,15 +201,26 @@ fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
     if crc != crc32c(&bytes[..HEADER_SIZE - 4]) {
         return Err(FormatError::Checksum);
     }
-    Ok(Header { broker_id, snapshot_index, snapshot_term })
+    Ok(Header {
+        broker_id,
+        snapshot_index,
+        snapshot_term,
+    })
 }
 
 fn check_magic(cursor: &mut Cursor<'_>, magic: &[u8; 8]) -> Result<(), FormatError> {
     if cursor.take(8) != Some(magic.as_slice()) {
         return Err(FormatError::Magic);
     }
-    let version = cursor.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]])).ok_or(FormatError::Short)?;
-    if version == VERSION { Ok(()) } else { Err(FormatError::Version(version)) }
+    let version = cursor
+        .take(2)
+        .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+        .ok_or(FormatError::Short)?;
+    if version == VERSION {
+        Ok(())
+    } else {
+        Err(FormatError::Version(version))
+    }
 }
 
 /// The whole length and the payload of a frame at `position`, if it is whole, intact and of an accepted sequence.
@@ -193,7 +237,8 @@ fn frame_at(bytes: &[u8], position: usize, accept: impl Fn(u64) -> bool) -> Opti
         return None;
     }
     let payload = cursor.take(length)?;
-    (frame_crc(&rest[..FRAME_HEADER_SIZE], payload) == crc).then_some((FRAME_HEADER_SIZE + length, payload))
+    (frame_crc(&rest[..FRAME_HEADER_SIZE], payload) == crc)
+        .then_some((FRAME_HEADER_SIZE + length, payload))
 }
 
 /// Whether an intact frame that was written after the one at `position` stands anywhere behind it.
@@ -205,7 +250,11 @@ fn readable_frame_follows(bytes: &[u8], position: usize, sequence: u64) -> bool 
 
 fn decode_payload(payload: &[u8]) -> Option<(HardState, Vec<Entry>)> {
     let mut cursor = Cursor { bytes: payload };
-    let hard_state = HardState { term: cursor.u64()?, vote: cursor.vote()?, commit: cursor.u64()? };
+    let hard_state = HardState {
+        term: cursor.u64()?,
+        vote: cursor.vote()?,
+        commit: cursor.u64()?,
+    };
     let count = cursor.u32()? as usize;
     if count > cursor.bytes.len() / ENTRY_SIZE_MIN {
         return None;
@@ -219,7 +268,13 @@ fn decode_payload(payload: &[u8]) -> Option<(HardState, Vec<Entry>)> {
         let context = cursor.take(length)?.to_vec();
         let length = cursor.u32()? as usize;
         let data = cursor.take(length)?.to_vec();
-        entries.push(Entry { entry_type, term, index, data, context });
+        entries.push(Entry {
+            entry_type,
+            term,
+            index,
+            data,
+            context,
+        });
     }
     cursor.bytes.is_empty().then_some((hard_state, entries))
 }
@@ -262,7 +317,13 @@ fn decode_snapshot_body(cursor: &mut Cursor<'_>) -> Option<Snapshot> {
     let learners = cursor.ids()?;
     let length = usize::try_from(cursor.u64()?).ok()?;
     let data = cursor.take(length)?.to_vec();
-    Some(Snapshot { index, term, voters, learners, data })
+    Some(Snapshot {
+        index,
+        term,
+        voters,
+        learners,
+        data,
+    })
 }
 
 struct Cursor<'a> {
@@ -306,26 +367,50 @@ mod tests {
     use super::*;
 
     fn entry(index: u64, term: u64) -> Entry {
-        Entry { entry_type: EntryType::Normal, term, index, data: vec![index as u8; 3], context: vec![1] }
+        Entry {
+            entry_type: EntryType::Normal,
+            term,
+            index,
+            data: vec![index as u8; 3],
+            context: vec![1],
+        }
     }
 
     fn state(term: u64) -> HardState {
-        HardState { term, vote: (term > 1).then_some(BrokerId(0)), commit: 0 }
+        HardState {
+            term,
+            vote: (term > 1).then_some(BrokerId(0)),
+            commit: 0,
+        }
     }
 
     /// A file of frames, and where each frame starts.
     fn file(frames: &[&[Entry]]) -> (Vec<u8>, Vec<usize>) {
-        let mut bytes = encode_header(Header { broker_id: 7, snapshot_index: 0, snapshot_term: 0 });
+        let mut bytes = encode_header(Header {
+            broker_id: 7,
+            snapshot_index: 0,
+            snapshot_term: 0,
+        });
         let mut starts = Vec::new();
         for (sequence, entries) in frames.iter().enumerate() {
             starts.push(bytes.len());
-            encode_frame(&mut bytes, sequence as u64, state(sequence as u64 + 1), entries);
+            encode_frame(
+                &mut bytes,
+                sequence as u64,
+                state(sequence as u64 + 1),
+                entries,
+            );
         }
         (bytes, starts)
     }
 
     fn check(bytes: &[u8], expected: Result<(Vec<u64>, usize), FormatError>) {
-        let found = scan(bytes).map(|scan| (scan.entries.iter().map(|entry| entry.index).collect(), scan.end));
+        let found = scan(bytes).map(|scan| {
+            (
+                scan.entries.iter().map(|entry| entry.index).collect(),
+                scan.end,
+            )
+        });
         assert_eq!(found, expected);
     }
 
@@ -341,7 +426,10 @@ mod tests {
     #[test]
     fn later_entry_replaces_earlier_ones() {
         let (bytes, _) = file(&[&[entry(1, 1), entry(2, 1), entry(3, 1)], &[entry(2, 2)]]);
-        assert_eq!(scan(&bytes).unwrap().entries, vec![entry(1, 1), entry(2, 2)]);
+        assert_eq!(
+            scan(&bytes).unwrap().entries,
+            vec![entry(1, 1), entry(2, 2)]
+        );
     }
 
     #[test]
@@ -358,10 +446,20 @@ mod tests {
     #[test]
     fn damage_before_the_tail_is_refused() {
         let (bytes, starts) = file(&[&[entry(1, 1)], &[entry(2, 1)], &[entry(3, 1)]]);
-        for position in [starts[0], starts[1], starts[1] + 5, starts[1] + 9, starts[1] + 40] {
+        for position in [
+            starts[0],
+            starts[1],
+            starts[1] + 5,
+            starts[1] + 9,
+            starts[1] + 40,
+        ] {
             let mut garbled = bytes.clone();
             garbled[position] ^= 0x40;
-            let start = if position < starts[1] { starts[0] } else { starts[1] };
+            let start = if position < starts[1] {
+                starts[0]
+            } else {
+                starts[1]
+            };
             check(&garbled, Err(FormatError::Damaged { position: start }));
         }
         let mut header = bytes.clone();
@@ -381,7 +479,13 @@ mod tests {
     #[test]
     fn snapshot_is_read_back_and_any_damage_is_seen() {
         let voters = vec![BrokerId(0), BrokerId(1), BrokerId(2)];
-        let snapshot = Snapshot { index: 9, term: 3, voters, learners: vec![], data: b"records".to_vec() };
+        let snapshot = Snapshot {
+            index: 9,
+            term: 3,
+            voters,
+            learners: vec![],
+            data: b"records".to_vec(),
+        };
         let bytes = encode_snapshot(&snapshot);
         assert_eq!(decode_snapshot(&bytes), Ok(snapshot));
         for position in 0..bytes.len() {

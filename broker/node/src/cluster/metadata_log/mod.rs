@@ -27,8 +27,14 @@ pub(crate) enum MetadataLogError {
          log directories under a new node.id; do not delete this folder alone, a voter that forgets can lose metadata"
     )]
     Damaged { path: String, source: FormatError },
-    #[error("metadata log {path} belongs to broker {found}, this is broker {expected}: correct node.id or log.dirs")]
-    OtherBroker { path: String, found: i32, expected: i32 },
+    #[error(
+        "metadata log {path} belongs to broker {found}, this is broker {expected}: correct node.id or log.dirs"
+    )]
+    OtherBroker {
+        path: String,
+        found: i32,
+        expected: i32,
+    },
     #[error("the metadata log had a write error before and takes no more")]
     Poisoned,
 }
@@ -51,33 +57,56 @@ impl<D: Disk> MetadataLog<D> {
     /// Whether `folder` holds a metadata log.
     pub(crate) fn exists(disk: &D, folder: &Path) -> bool {
         disk.list(folder).is_ok_and(|files| {
-            files.iter().any(|file| parse_name(&file.name, "log").or(parse_name(&file.name, "snapshot")).is_some())
+            files.iter().any(|file| {
+                parse_name(&file.name, "log")
+                    .or(parse_name(&file.name, "snapshot"))
+                    .is_some()
+            })
         })
     }
 
     /// Opens the log in `folder`, or creates an empty one where there is none; cuts a torn tail.
-    pub(crate) fn open(disk: &D, folder: &Path, broker_id: i32) -> Result<(Self, Persisted), MetadataLogError> {
-        let io_error = |source| MetadataLogError::Io { path: folder.display().to_string(), source };
+    pub(crate) fn open(
+        disk: &D,
+        folder: &Path,
+        broker_id: i32,
+    ) -> Result<(Self, Persisted), MetadataLogError> {
+        let io_error = |source| MetadataLogError::Io {
+            path: folder.display().to_string(),
+            source,
+        };
         if !Self::exists(disk, folder) {
             return Self::create(disk, folder, broker_id).map(|log| (log, Persisted::default()));
         }
         let files = disk.list(folder).map_err(io_error)?;
-        let newest = files.iter().filter_map(|file| parse_name(&file.name, "log")).max();
+        let newest = files
+            .iter()
+            .filter_map(|file| parse_name(&file.name, "log"))
+            .max();
         let Some(snapshot_index) = newest else {
             return Err(damaged(folder, FormatError::Short));
         };
         let path = log_path(folder, snapshot_index);
         let snapshot = Self::read_snapshot(disk, folder, snapshot_index)?;
-        let bytes = disk.read(&path).map_err(|source| MetadataLogError::Io { path: path.display().to_string(), source })?;
+        let bytes = disk.read(&path).map_err(|source| MetadataLogError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
         let scan = frame::scan(&bytes).map_err(|error| damaged(&path, error))?;
         check_identity(&path, &scan, broker_id, snapshot_index)?;
         let file = disk.open(&path).map_err(io_error)?;
         if scan.end < bytes.len() {
             tracing::warn!(path = %path.display(), bytes = bytes.len() - scan.end, "cut the torn tail of the metadata log");
-            file.set_length(scan.end as u64).and_then(|()| file.sync()).map_err(io_error)?;
+            file.set_length(scan.end as u64)
+                .and_then(|()| file.sync())
+                .map_err(io_error)?;
         }
-        for file in files.iter().filter(|file| !file.is_dir && is_leftover(&file.name, snapshot_index)) {
-            disk.remove_file(&folder.join(&file.name)).map_err(io_error)?;
+        for file in files
+            .iter()
+            .filter(|file| !file.is_dir && is_leftover(&file.name, snapshot_index))
+        {
+            disk.remove_file(&folder.join(&file.name))
+                .map_err(io_error)?;
         }
         let log = Self {
             disk: disk.clone(),
@@ -90,17 +119,35 @@ impl<D: Disk> MetadataLog<D> {
             hard_state: scan.hard_state.unwrap_or_default(),
             poisoned: false,
         };
-        let entries = scan.entries.into_iter().filter(|entry| entry.index > snapshot_index).collect();
-        Ok((log, Persisted { hard_state: scan.hard_state.unwrap_or_default(), snapshot, entries }))
+        let entries = scan
+            .entries
+            .into_iter()
+            .filter(|entry| entry.index > snapshot_index)
+            .collect();
+        Ok((
+            log,
+            Persisted {
+                hard_state: scan.hard_state.unwrap_or_default(),
+                snapshot,
+                entries,
+            },
+        ))
     }
 
     fn create(disk: &D, folder: &Path, broker_id: i32) -> Result<Self, MetadataLogError> {
-        let io_error = |source| MetadataLogError::Io { path: folder.display().to_string(), source };
+        let io_error = |source| MetadataLogError::Io {
+            path: folder.display().to_string(),
+            source,
+        };
         disk.create_dir_all(folder).map_err(io_error)?;
         if let Some(parent) = folder.parent() {
             disk.sync_dir(parent).map_err(io_error)?;
         }
-        let header = Header { broker_id, snapshot_index: 0, snapshot_term: 0 };
+        let header = Header {
+            broker_id,
+            snapshot_index: 0,
+            snapshot_term: 0,
+        };
         let path = log_path(folder, 0);
         let bytes = frame::encode_header(header);
         let file = write_whole(disk, folder, &path, &bytes).map_err(io_error)?;
@@ -126,10 +173,16 @@ impl<D: Disk> MetadataLog<D> {
             return Ok(None);
         }
         let path = snapshot_path(folder, index);
-        let bytes =
-            disk.read(&path).map_err(|source| MetadataLogError::Io { path: path.display().to_string(), source })?;
+        let bytes = disk.read(&path).map_err(|source| MetadataLogError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
         let snapshot = frame::decode_snapshot(&bytes).map_err(|error| damaged(&path, error))?;
-        if snapshot.index == index { Ok(Some(snapshot)) } else { Err(damaged(&path, FormatError::Magic)) }
+        if snapshot.index == index {
+            Ok(Some(snapshot))
+        } else {
+            Err(damaged(&path, FormatError::Magic))
+        }
     }
 
     /// Writes what Raft asks for and fsyncs it. A commit index alone is only remembered: the next write carries it.
@@ -161,15 +214,28 @@ impl<D: Disk> MetadataLog<D> {
 
     /// Writes a snapshot and begins a new file with the hard state and the entries that are still needed, those
     /// behind the snapshot. The old files are removed once the new ones are durable.
-    fn begin_at_snapshot(&mut self, snapshot: &Snapshot, entries: &[Entry]) -> Result<(), MetadataLogError> {
-        let header = Header { broker_id: self.broker_id, snapshot_index: snapshot.index, snapshot_term: snapshot.term };
+    fn begin_at_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        entries: &[Entry],
+    ) -> Result<(), MetadataLogError> {
+        let header = Header {
+            broker_id: self.broker_id,
+            snapshot_index: snapshot.index,
+            snapshot_term: snapshot.term,
+        };
         let mut bytes = frame::encode_header(header);
         frame::encode_frame(&mut bytes, 0, self.hard_state, entries);
         let path = log_path(&self.folder, snapshot.index);
         let same_file = path == self.path;
         let file = self.guarded(|log| {
             let bytes_of_snapshot = frame::encode_snapshot(snapshot);
-            write_whole(&log.disk, &log.folder, &snapshot_path(&log.folder, snapshot.index), &bytes_of_snapshot)?;
+            write_whole(
+                &log.disk,
+                &log.folder,
+                &snapshot_path(&log.folder, snapshot.index),
+                &bytes_of_snapshot,
+            )?;
             write_whole(&log.disk, &log.folder, &path, &bytes)
         })?;
         let old = std::mem::replace(&mut self.path, path);
@@ -187,9 +253,16 @@ impl<D: Disk> MetadataLog<D> {
         let bytes = self
             .disk
             .read(&self.path)
-            .map_err(|source| MetadataLogError::Io { path: self.path.display().to_string(), source })?;
+            .map_err(|source| MetadataLogError::Io {
+                path: self.path.display().to_string(),
+                source,
+            })?;
         let scan = frame::scan(&bytes).map_err(|error| damaged(&self.path, error))?;
-        let behind: Vec<Entry> = scan.entries.into_iter().filter(|entry| entry.index > snapshot.index).collect();
+        let behind: Vec<Entry> = scan
+            .entries
+            .into_iter()
+            .filter(|entry| entry.index > snapshot.index)
+            .collect();
         self.begin_at_snapshot(snapshot, &behind)
     }
 
@@ -200,7 +273,9 @@ impl<D: Disk> MetadataLog<D> {
             match self.disk.remove_file(path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => tracing::warn!(path = %path.display(), %error, "an old metadata file stays"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "an old metadata file stays")
+                }
             }
         }
     }
@@ -211,18 +286,29 @@ impl<D: Disk> MetadataLog<D> {
     }
 
     /// After a failed write nobody knows what is on the disk: nothing is written again until the next start reads it.
-    fn guarded<R>(&mut self, write: impl FnOnce(&mut Self) -> io::Result<R>) -> Result<R, MetadataLogError> {
+    fn guarded<R>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> io::Result<R>,
+    ) -> Result<R, MetadataLogError> {
         if self.poisoned {
             return Err(MetadataLogError::Poisoned);
         }
         write(self).map_err(|source| {
             self.poisoned = true;
-            MetadataLogError::Io { path: self.path.display().to_string(), source }
+            MetadataLogError::Io {
+                path: self.path.display().to_string(),
+                source,
+            }
         })
     }
 }
 
-fn check_identity(path: &Path, scan: &Scan, broker_id: i32, snapshot_index: u64) -> Result<(), MetadataLogError> {
+fn check_identity(
+    path: &Path,
+    scan: &Scan,
+    broker_id: i32,
+    snapshot_index: u64,
+) -> Result<(), MetadataLogError> {
     if scan.header.broker_id != broker_id {
         return Err(MetadataLogError::OtherBroker {
             path: path.display().to_string(),
@@ -237,7 +323,10 @@ fn check_identity(path: &Path, scan: &Scan, broker_id: i32, snapshot_index: u64)
 }
 
 fn damaged(path: &Path, error: FormatError) -> MetadataLogError {
-    MetadataLogError::Damaged { path: path.display().to_string(), source: error }
+    MetadataLogError::Damaged {
+        path: path.display().to_string(),
+        source: error,
+    }
 }
 
 /// Writes a file so that after a crash it is there whole or not at all.
@@ -275,7 +364,8 @@ fn parse_name(name: &str, extension: &str) -> Option<u64> {
 
 /// Whether a file is of no use beside the log that begins at `snapshot_index`.
 fn is_leftover(name: &str, snapshot_index: u64) -> bool {
-    let other = |extension| parse_name(name, extension).is_some_and(|index| index != snapshot_index);
+    let other =
+        |extension| parse_name(name, extension).is_some_and(|index| index != snapshot_index);
     name.ends_with(".tmp") || other("log") || other("snapshot")
 }
 
@@ -289,15 +379,30 @@ mod tests {
 
     fn entry(index: u64, term: u64) -> Entry {
         let data = format!("entry {index}").into_bytes();
-        Entry { entry_type: EntryType::Normal, term, index, data, context: Vec::new() }
+        Entry {
+            entry_type: EntryType::Normal,
+            term,
+            index,
+            data,
+            context: Vec::new(),
+        }
     }
 
     fn state(term: u64, commit: u64) -> HardState {
-        HardState { term, vote: Some(BrokerId(0)), commit }
+        HardState {
+            term,
+            vote: Some(BrokerId(0)),
+            commit,
+        }
     }
 
     fn write(log: &mut MetadataLog<RealDisk>, hard_state: Option<HardState>, entries: &[Entry]) {
-        let persist = Persist { snapshot: None, entries: entries.to_vec(), hard_state, must_sync: true };
+        let persist = Persist {
+            snapshot: None,
+            entries: entries.to_vec(),
+            hard_state,
+            must_sync: true,
+        };
         log.persist(&persist).unwrap();
     }
 
@@ -341,7 +446,10 @@ mod tests {
         let (mut log, _) = folder.open().unwrap();
         write(&mut log, Some(state(1, 0)), &[entry(1, 1)]);
         let before = log.position;
-        let lazy = Persist { hard_state: Some(state(1, 1)), ..Persist::default() };
+        let lazy = Persist {
+            hard_state: Some(state(1, 1)),
+            ..Persist::default()
+        };
         log.persist(&lazy).unwrap();
         assert_eq!(log.position, before);
         write(&mut log, None, &[entry(2, 1)]);
@@ -353,9 +461,18 @@ mod tests {
     fn snapshot_replaces_what_is_before_it() {
         let folder = Folder::new();
         let (mut log, _) = folder.open().unwrap();
-        write(&mut log, Some(state(1, 3)), &[entry(1, 1), entry(2, 1), entry(3, 1)]);
-        let snapshot =
-            Snapshot { index: 2, term: 1, voters: vec![BrokerId(0)], learners: vec![], data: b"image".to_vec() };
+        write(
+            &mut log,
+            Some(state(1, 3)),
+            &[entry(1, 1), entry(2, 1), entry(3, 1)],
+        );
+        let snapshot = Snapshot {
+            index: 2,
+            term: 1,
+            voters: vec![BrokerId(0)],
+            learners: vec![],
+            data: b"image".to_vec(),
+        };
         log.compact(&snapshot).unwrap();
         write(&mut log, None, &[entry(4, 1)]);
         drop(log);
@@ -382,7 +499,10 @@ mod tests {
         assert_eq!(persisted.entries, vec![entry(1, 1)]);
         write(&mut log, None, &[entry(2, 2)]);
         drop(log);
-        assert_eq!(folder.open().unwrap().1.entries, vec![entry(1, 1), entry(2, 2)]);
+        assert_eq!(
+            folder.open().unwrap().1.entries,
+            vec![entry(1, 1), entry(2, 2)]
+        );
     }
 
     #[test]
@@ -397,9 +517,16 @@ mod tests {
         bytes[HEADER_SIZE + 25] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let error = folder.open().err().map(|error| error.to_string()).unwrap();
-        assert!(error.contains("cannot be used") && error.contains("new node.id"), "{error}");
+        assert!(
+            error.contains("cannot be used") && error.contains("new node.id"),
+            "{error}"
+        );
         std::fs::remove_file(&path).unwrap();
-        std::fs::write(folder.path.join("00000000000000000009.snapshot"), b"snapshot without a log").unwrap();
+        std::fs::write(
+            folder.path.join("00000000000000000009.snapshot"),
+            b"snapshot without a log",
+        )
+        .unwrap();
         assert!(folder.open().is_err());
     }
 
@@ -408,6 +535,13 @@ mod tests {
         let folder = Folder::new();
         drop(folder.open().unwrap());
         let error = MetadataLog::open(&RealDisk, &folder.path, 4).err().unwrap();
-        assert!(matches!(error, MetadataLogError::OtherBroker { found: 3, expected: 4, .. }));
+        assert!(matches!(
+            error,
+            MetadataLogError::OtherBroker {
+                found: 3,
+                expected: 4,
+                ..
+            }
+        ));
     }
 }

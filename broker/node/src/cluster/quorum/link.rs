@@ -22,7 +22,7 @@ const BATCH_MAX: usize = 32;
 /// Appends in one request, in bytes, after which the next message waits for the next request.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How long a peer that was lost is left alone before the next attempt.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// How long one request may take. Its answer comes once the peer has queued the messages.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -34,9 +34,15 @@ pub(super) struct Link {
 
 impl Link {
     /// Opens the link in the background.
-    pub(super) fn new<E: Env>(broker: &Arc<Broker<E>>, peer: BrokerId, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new<E: Env>(
+        broker: &Arc<Broker<E>>,
+        peer: BrokerId,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
-        broker.env.spawn(run(Arc::clone(broker), peer, messages, events));
+        broker
+            .env
+            .spawn(run(Arc::clone(broker), peer, messages, events));
         Self { peer, queue }
     }
 
@@ -73,7 +79,10 @@ async fn run<E: Env>(
                 connection = None;
                 // A full queue of events only delays that the peer is sent less.
                 let _ = events.try_send(Event::Unreachable(peer));
-                broker.env.sleep_until(broker.env.now() + RECONNECT_PAUSE).await;
+                broker
+                    .env
+                    .sleep_until(broker.env.now() + RECONNECT_PAUSE)
+                    .await;
                 while messages.try_recv().is_ok() {}
             }
         }
@@ -84,12 +93,18 @@ async fn run<E: Env>(
 fn drain(first: Message, messages: &mut mpsc::Receiver<Message>) -> Vec<Message> {
     let size = |message: &Message| {
         let entries: usize = message.entries.iter().map(|entry| entry.data.len()).sum();
-        entries + message.snapshot.as_ref().map_or(0, |snapshot| snapshot.data.len())
+        entries
+            + message
+                .snapshot
+                .as_ref()
+                .map_or(0, |snapshot| snapshot.data.len())
     };
     let mut bytes = size(&first);
     let mut batch = vec![first];
     while batch.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-        let Ok(message) = messages.try_recv() else { break };
+        let Ok(message) = messages.try_recv() else {
+            break;
+        };
         bytes += size(&message);
         batch.push(message);
     }
@@ -112,7 +127,8 @@ async fn deliver<E: Env>(
         messages: batch.into_iter().map(wire::from_core).collect(),
     };
     let deadline = broker.env.now() + SEND_TIMEOUT;
-    open.call(&request, RaftMessagesRequest::MAX_VERSION, deadline).await?;
+    open.call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
+        .await?;
     *connection = Some(open);
     Ok(())
 }

@@ -71,12 +71,17 @@ impl Quorum {
     /// Opens the way; gives both of its ends, or nothing if it is open already.
     pub(super) fn open(&self) -> Option<(mpsc::Sender<Event>, mpsc::Receiver<Event>)> {
         let (sender, receiver) = mpsc::channel(EVENTS_MAX);
-        self.events.set(sender.clone()).ok().map(|()| (sender, receiver))
+        self.events
+            .set(sender.clone())
+            .ok()
+            .map(|()| (sender, receiver))
     }
 
     /// Hands over an event without waiting; a full queue drops it.
     pub(super) fn tell(&self, event: Event) -> bool {
-        self.events.get().is_some_and(|events| events.try_send(event).is_ok())
+        self.events
+            .get()
+            .is_some_and(|events| events.try_send(event).is_ok())
     }
 
     /// Has the controller decide, and waits until the decision is committed.
@@ -91,10 +96,16 @@ impl Quorum {
                 // Whoever asked may have given up.
                 let _ = reply.send(decision.reply);
             });
-            Decided { records: decision.records, release }
+            Decided {
+                records: decision.records,
+                release,
+            }
         });
         let events = self.events.get().ok_or(NotController)?;
-        events.send(Event::Decide(decide)).await.map_err(|_| NotController)?;
+        events
+            .send(Event::Decide(decide))
+            .await
+            .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)
     }
 
@@ -102,7 +113,10 @@ impl Quorum {
     pub(super) async fn describe(&self) -> Result<QuorumProgress, NotController> {
         let (reply, answer) = oneshot::channel();
         let events = self.events.get().ok_or(NotController)?;
-        events.send(Event::Describe(reply)).await.map_err(|_| NotController)?;
+        events
+            .send(Event::Describe(reply))
+            .await
+            .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)
     }
 }

@@ -13,13 +13,20 @@ pub(super) struct PendingReplies {
 impl PendingReplies {
     /// Keeps a reply until the entry at `index` is committed.
     pub(super) fn push(&mut self, index: u64, release: Release) {
-        debug_assert!(self.waiting.back().is_none_or(|(last, _)| *last <= index), "replies wait in order");
+        debug_assert!(
+            self.waiting.back().is_none_or(|(last, _)| *last <= index),
+            "replies wait in order"
+        );
         self.waiting.push_back((index, release));
     }
 
     /// The entries up to `index` are committed.
     pub(super) fn release(&mut self, index: u64) {
-        while self.waiting.front().is_some_and(|(waits_for, _)| *waits_for <= index) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(waits_for, _)| *waits_for <= index)
+        {
             if let Some((_, release)) = self.waiting.pop_front() {
                 release();
             }

@@ -70,8 +70,14 @@ impl<E: Env> Task<E> {
         sender: &mpsc::Sender<Event>,
         events: mpsc::Receiver<Event>,
     ) -> Self {
-        let others = broker.cluster.voters().iter().filter(|voter| **voter != broker.id);
-        let links = others.map(|voter| (*voter, Link::new(broker, *voter, sender.clone()))).collect();
+        let others = broker
+            .cluster
+            .voters()
+            .iter()
+            .filter(|voter| **voter != broker.id);
+        let links = others
+            .map(|voter| (*voter, Link::new(broker, *voter, sender.clone())))
+            .collect();
         Self {
             broker: Arc::clone(broker),
             raft: parts.raft,
@@ -126,7 +132,9 @@ impl<E: Env> Task<E> {
                 () = self.broker.env.sleep_until(deadline) => {}
             }
             for _ in 1..EVENTS_PER_TURN {
-                let Ok(event) = self.events.try_recv() else { break };
+                let Ok(event) = self.events.try_recv() else {
+                    break;
+                };
                 self.handle_event(event)?;
             }
             self.handle_time();
@@ -136,7 +144,10 @@ impl<E: Env> Task<E> {
     }
 
     fn next_deadline(&self) -> Instant {
-        let controller = self.leadership.as_ref().and_then(|leadership| leadership.controller.next_deadline());
+        let controller = self
+            .leadership
+            .as_ref()
+            .and_then(|leadership| leadership.controller.next_deadline());
         controller.map_or(self.next_tick, |deadline| deadline.min(self.next_tick))
     }
 
@@ -186,13 +197,25 @@ impl<E: Env> Task<E> {
         if now >= self.next_tick {
             self.raft.handle_tick();
             let following = self.next_tick + self.tick;
-            self.next_tick = if following > now { following } else { now + self.tick };
+            self.next_tick = if following > now {
+                following
+            } else {
+                now + self.tick
+            };
         }
-        let due = |leadership: &Leadership| leadership.controller.next_deadline().is_some_and(|due| due <= now);
+        let due = |leadership: &Leadership| {
+            leadership
+                .controller
+                .next_deadline()
+                .is_some_and(|due| due <= now)
+        };
         if self.leadership.as_ref().is_some_and(due) {
             self.decide(Box::new(|controller, now| {
                 let decision = controller.handle_timeout(now);
-                Decided { records: decision.records, release: Box::new(|| {}) }
+                Decided {
+                    records: decision.records,
+                    release: Box::new(|| {}),
+                }
             }));
         }
     }
@@ -200,7 +223,9 @@ impl<E: Env> Task<E> {
     /// Has the controller decide, proposes what it decided, and keeps the reply until that is committed.
     fn decide(&mut self, decide: Decide) {
         let now = self.broker.env.now();
-        let Some(leadership) = &mut self.leadership else { return };
+        let Some(leadership) = &mut self.leadership else {
+            return;
+        };
         let decided = decide(&mut leadership.controller, now);
         if !decided.records.is_empty() {
             match propose(&mut self.raft, &decided.records) {
@@ -218,7 +243,9 @@ impl<E: Env> Task<E> {
         if leadership.proposed <= self.applied {
             (decided.release)();
         } else {
-            leadership.pending.push(leadership.proposed, decided.release);
+            leadership
+                .pending
+                .push(leadership.proposed, decided.release);
         }
     }
 
@@ -257,7 +284,9 @@ impl<E: Env> Task<E> {
         &mut self,
         write: impl FnOnce(&mut MetadataLog<E::Disk>) -> Result<(), MetadataLogError> + Send + 'static,
     ) -> Result<(), String> {
-        let Some(mut log) = self.log.take() else { return Err("the metadata log is gone".to_string()) };
+        let Some(mut log) = self.log.take() else {
+            return Err("the metadata log is gone".to_string());
+        };
         let (log, written) = self
             .broker
             .env
@@ -271,8 +300,12 @@ impl<E: Env> Task<E> {
     }
 
     fn install(&mut self, snapshot: &Snapshot) -> Result<(), String> {
-        let records = records::decode(&snapshot.data)
-            .map_err(|error| format!("the metadata snapshot at {} cannot be read: {error}", snapshot.index))?;
+        let records = records::decode(&snapshot.data).map_err(|error| {
+            format!(
+                "the metadata snapshot at {} cannot be read: {error}",
+                snapshot.index
+            )
+        })?;
         tracing::info!(index = snapshot.index, "installed a metadata snapshot");
         self.image = Arc::new(Image::replay(&records));
         self.applied = snapshot.index;
@@ -284,14 +317,22 @@ impl<E: Env> Task<E> {
     fn apply(&mut self, committed: &[Entry]) -> Result<(), String> {
         let mut own = 0;
         for entry in committed {
-            let records = records::decode(&entry.data)
-                .map_err(|error| format!("metadata entry {} cannot be read: {error}", entry.index))?;
+            let records = records::decode(&entry.data).map_err(|error| {
+                format!("metadata entry {} cannot be read: {error}", entry.index)
+            })?;
             if !records.is_empty() {
                 Arc::make_mut(&mut self.image).apply_all(&records);
             }
             self.applied = entry.index;
-            self.broker.cluster.history.push(entry.index, entry.data.clone());
-            if self.leadership.as_ref().is_some_and(|leadership| leadership.term == entry.term) {
+            self.broker
+                .cluster
+                .history
+                .push(entry.index, entry.data.clone());
+            if self
+                .leadership
+                .as_ref()
+                .is_some_and(|leadership| leadership.term == entry.term)
+            {
                 own = entry.index;
             }
         }
@@ -304,7 +345,10 @@ impl<E: Env> Task<E> {
     }
 
     fn publish(&self) {
-        self.broker.cluster.published.publish(self.applied, Arc::clone(&self.image));
+        self.broker
+            .cluster
+            .published
+            .publish(self.applied, Arc::clone(&self.image));
     }
 
     fn take_role(&mut self, role: Role) {
@@ -312,10 +356,18 @@ impl<E: Env> Task<E> {
             Role::Leader { term } => {
                 tracing::info!(broker = %self.broker.id, term, "leads the metadata quorum");
                 let now = self.broker.env.now();
-                let controller =
-                    Controller::new(now, self.config.clone(), Image::clone(&self.image), self.applied as i64);
-                self.leadership =
-                    Some(Leadership { term, controller, proposed: self.applied, pending: PendingReplies::default() });
+                let controller = Controller::new(
+                    now,
+                    self.config.clone(),
+                    Image::clone(&self.image),
+                    self.applied as i64,
+                );
+                self.leadership = Some(Leadership {
+                    term,
+                    controller,
+                    proposed: self.applied,
+                    pending: PendingReplies::default(),
+                });
                 self.bootstrap();
                 self.broker.cluster.set_leader(Some(self.broker.id));
             }
@@ -335,7 +387,10 @@ impl<E: Env> Task<E> {
         let cluster_id = self.broker.cluster.cluster_id().unwrap_or_else(drawn);
         self.decide(Box::new(move |controller, _| {
             let decision = controller.bootstrap(&cluster_id);
-            Decided { records: decision.records, release: Box::new(|| {}) }
+            Decided {
+                records: decision.records,
+                release: Box::new(|| {}),
+            }
         }));
     }
 
@@ -354,13 +409,22 @@ impl<E: Env> Task<E> {
 
     /// Replaces what was written by a snapshot, once it is large.
     async fn compact_if_large(&mut self) -> Result<(), String> {
-        let large = self.log.as_ref().is_some_and(|log| log.bytes_since_snapshot() > self.snapshot_after_bytes);
+        let large = self
+            .log
+            .as_ref()
+            .is_some_and(|log| log.bytes_since_snapshot() > self.snapshot_after_bytes);
         if !large {
             return Ok(());
         }
         let data = records::encode(&self.image.snapshot()).map_err(|error| error.to_string())?;
-        let Some(snapshot) = self.raft.compact(self.applied, data) else { return Ok(()) };
-        tracing::info!(index = snapshot.index, bytes = snapshot.data.len(), "took a metadata snapshot");
+        let Some(snapshot) = self.raft.compact(self.applied, data) else {
+            return Ok(());
+        };
+        tracing::info!(
+            index = snapshot.index,
+            bytes = snapshot.data.len(),
+            "took a metadata snapshot"
+        );
         self.write(move |log| log.compact(&snapshot)).await
     }
 }

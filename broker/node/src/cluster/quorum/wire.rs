@@ -63,7 +63,11 @@ pub(in crate::cluster) fn to_core(message: RaftMessage) -> Result<Message, RaftE
         request_snapshot: unsigned(message.request_snapshot)?,
         priority: message.priority,
         context: message.context,
-        entries: message.entries.into_iter().map(entry_to_core).collect::<Result<_, _>>()?,
+        entries: message
+            .entries
+            .into_iter()
+            .map(entry_to_core)
+            .collect::<Result<_, _>>()?,
         snapshot: message.snapshot.map(snapshot_to_core).transpose()?,
     })
 }
@@ -111,9 +115,21 @@ mod tests {
 
     #[test]
     fn messages_survive_the_wire() {
-        let entry = Entry { entry_type: EntryType::Normal, term: 3, index: 9, data: vec![1, 2], context: vec![3] };
+        let entry = Entry {
+            entry_type: EntryType::Normal,
+            term: 3,
+            index: 9,
+            data: vec![1, 2],
+            context: vec![3],
+        };
         let voters = vec![BrokerId(0), BrokerId(1)];
-        let snapshot = Snapshot { index: 8, term: 2, voters, learners: vec![BrokerId(4)], data: vec![5] };
+        let snapshot = Snapshot {
+            index: 8,
+            term: 2,
+            voters,
+            learners: vec![BrokerId(4)],
+            data: vec![5],
+        };
         let mut message = Message::new(MessageType::Snapshot, BrokerId(0), BrokerId(1));
         message.term = 4;
         message.commit = 7;
@@ -125,7 +141,11 @@ mod tests {
 
     #[test]
     fn senseless_values_are_refused() {
-        let good = from_core(Message::new(MessageType::Heartbeat, BrokerId(0), BrokerId(1)));
+        let good = from_core(Message::new(
+            MessageType::Heartbeat,
+            BrokerId(0),
+            BrokerId(1),
+        ));
         let check = |change: fn(&mut RaftMessage)| {
             let mut message = good.clone();
             change(&mut message);
@@ -136,7 +156,17 @@ mod tests {
         check(|message| message.to = 1 << 40);
         check(|message| message.term = -1);
         check(|message| message.index = i64::MIN);
-        check(|message| message.entries.push(RaftEntry { entry_type: 9, ..RaftEntry::default() }));
-        check(|message| message.snapshot = Some(RaftSnapshot { voters: vec![-2], ..RaftSnapshot::default() }));
+        check(|message| {
+            message.entries.push(RaftEntry {
+                entry_type: 9,
+                ..RaftEntry::default()
+            })
+        });
+        check(|message| {
+            message.snapshot = Some(RaftSnapshot {
+                voters: vec![-2],
+                ..RaftSnapshot::default()
+            })
+        });
     }
 }
