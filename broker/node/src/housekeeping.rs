@@ -10,12 +10,16 @@ use crate::env::Env;
 /// How often the broker looks whether its metadata is current enough to tell strays.
 const STRAY_CHECK: Duration = Duration::from_millis(500);
 
+/// How often the broker looks whether it has a log directory left.
+const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+
 /// Starts the tasks.
 pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
     broker.env.spawn(checkpoint_high_watermarks(Arc::clone(broker)));
     broker.env.spawn(checkpoint_logs(Arc::clone(broker)));
     broker.env.spawn(retain(Arc::clone(broker)));
     broker.env.spawn(set_strays_aside(Arc::clone(broker)));
+    broker.env.spawn(watch_directories(Arc::clone(broker)));
 }
 
 fn millis(value: i64) -> Duration {
@@ -78,6 +82,19 @@ async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
         if broker.cluster.is_caught_up() {
             let image = broker.cluster.image();
             broker.set_strays_aside(&image);
+            return;
+        }
+    }
+}
+
+/// A broker without a log directory can serve nothing: it stops, so that others lead (Kafka halts, too).
+async fn watch_directories<E: Env>(broker: Arc<Broker<E>>) {
+    while pause(&broker, DIRECTORY_CHECK).await {
+        let directories = broker.replication.directories();
+        if let Some(reason) = directories.first().and_then(|directory| directory.offline())
+            && directories.iter().all(|directory| directory.offline().is_some())
+        {
+            broker.fail(format!("every log directory is offline: {reason}"));
             return;
         }
     }
