@@ -26,4 +26,4 @@ pub use env::{Env, Peer};
 pub use metrics::NodeMetrics;
 pub use node::{Health, Node, StartError};
 pub use response::{Handled, Response, ResponseFile, ResponseFuture};
-pub use state::{AdminState, SafeToStop};
+pub use state::{AdminState, PartitionEntry, SafeToStop};

@@ -1,1 +1,24 @@
-//! A whole cluster in one thread from one seed: the simulated side of the node's seam.
+//! A whole cluster in one thread from one seed: the simulated side of the node's seam, clients that speak the protocol,
+//! faults, and the invariants that must hold whatever happens.
+//! The same seed gives the same run; a seed that fails prints the command that replays it.
+
+mod client;
+mod cluster;
+mod disk;
+mod env;
+mod executor;
+mod faults;
+mod history;
+mod invariants;
+mod log_time;
+mod network;
+mod observation;
+mod peer;
+mod random;
+mod serving;
+mod simulation;
+
+pub use disk::{Call, Fault, SimDisk, SimFile, SimLock};
+pub use faults::Profile;
+pub use log_time::SimulatedTime;
+pub use simulation::{Failure, Plan, Report, run};

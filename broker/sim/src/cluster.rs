@@ -1,0 +1,278 @@
+//! Three brokers on three machines, each of which can be killed, lose its power, be stopped in order, and started again
+//! on what its disk has kept.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use taffrail_core::config::{BrokerConfig, ConfigMap};
+use taffrail_node::{AdminState, ListenerKind, Node};
+
+use crate::disk::SimDisk;
+use crate::env::SimEnv;
+use crate::executor::{Executor, Group, lock};
+use crate::network::{Machine, Network};
+use crate::random::Random;
+use crate::serving;
+
+/// Where the brokers' own traffic goes.
+const INTERNAL_PORT: u16 = 9093;
+/// Where clients go.
+pub(crate) const CLIENT_PORT: u16 = 9092;
+/// How long a broker may take to hand over and flush.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// The log directories of every broker.
+pub(crate) const LOG_DIRECTORIES: [&str; 2] = ["/data/0", "/data/1"];
+
+/// How a broker goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process is killed; the page cache stays.
+    Kill,
+    /// The machine loses its power: what was not fsynced is lost in part, and nobody is told.
+    PowerLoss,
+    /// It hands over, flushes and leaves.
+    Stop,
+    /// As `Stop`, and then its machine loses its power.
+    StopAndPowerLoss,
+}
+
+/// All brokers with what they run on.
+pub struct Cluster {
+    /// The thread that everything runs on.
+    pub executor: Executor,
+    /// The network between them and to the clients.
+    pub network: Network,
+    brokers: Vec<Broker>,
+    settings: ConfigMap,
+    random: Random,
+}
+
+struct Broker {
+    machine: Machine,
+    disk: SimDisk,
+    life: Option<Life>,
+}
+
+/// One process.
+struct Life {
+    group: Group,
+    node: Node<SimEnv>,
+    start: Arc<Mutex<Start>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Start {
+    Recovering,
+    Running,
+    Failed(String),
+}
+
+impl Cluster {
+    /// So many brokers, none of them started, whose configuration is the default of a test plus `settings`.
+    pub fn new(brokers: u32, settings: &ConfigMap, mut random: Random) -> Cluster {
+        let executor = Executor::new(random.fork());
+        let network = Network::new(executor.clone(), random.fork());
+        let brokers = (0..brokers)
+            .map(|id| Broker {
+                machine: Machine(id),
+                disk: SimDisk::new(random.next()),
+                life: None,
+            })
+            .collect();
+        Cluster {
+            executor,
+            network,
+            brokers,
+            settings: settings.clone(),
+            random,
+        }
+    }
+
+    /// How many brokers there are; their ids count from 0.
+    pub fn size(&self) -> usize {
+        self.brokers.len()
+    }
+
+    /// The address of a broker for clients.
+    pub fn client_address(&self, broker: usize) -> (String, u16) {
+        (host(broker), CLIENT_PORT)
+    }
+
+    /// The machine of a broker.
+    pub fn machine(&self, broker: usize) -> Machine {
+        self.brokers[broker].machine
+    }
+
+    /// The disk of a broker.
+    pub fn disk(&self, broker: usize) -> &SimDisk {
+        &self.brokers[broker].disk
+    }
+
+    /// Whether a broker's process exists.
+    pub fn is_up(&self, broker: usize) -> bool {
+        self.brokers[broker].life.is_some()
+    }
+
+    fn running(&self, broker: usize) -> Option<&Life> {
+        let life = self.brokers[broker].life.as_ref()?;
+        let running = *lock(&life.start) == Start::Running;
+        running.then_some(life)
+    }
+
+    /// What a running broker tells about itself.
+    pub fn state(&self, broker: usize) -> Option<AdminState> {
+        self.running(broker).map(|life| life.node.state())
+    }
+
+    /// Why a broker is not ready, while it is up.
+    pub fn not_ready(&self, broker: usize) -> Option<String> {
+        let Some(life) = self.running(broker) else {
+            return Some("is not running".to_owned());
+        };
+        life.node.health().not_ready
+    }
+
+    /// Why a broker gave up: it could not start, or lost an invariant.
+    pub fn failure(&self, broker: usize) -> Option<String> {
+        let life = self.brokers[broker].life.as_ref()?;
+        if let Start::Failed(reason) = &*lock(&life.start) {
+            return Some(format!("could not start: {reason}"));
+        }
+        life.node.health().fatal
+    }
+
+    /// Starts a broker on what its disk has.
+    pub fn start(&mut self, broker: usize) {
+        if self.is_up(broker) {
+            return;
+        }
+        let written = self.config(broker);
+        let config =
+            BrokerConfig::from_file(&written).expect("the test's configuration is correct");
+        let group = self.executor.group();
+        let state = &mut self.brokers[broker];
+        let env = SimEnv {
+            executor: self.executor.clone(),
+            network: self.network.clone(),
+            machine: state.machine,
+            group,
+            disk: state.disk.clone(),
+            random: Arc::new(Mutex::new(self.random.fork())),
+            wall_offset_ms: self.random.below(2000) as i64,
+        };
+        let node = Node::new(env.clone(), config, written);
+        let start = Arc::new(Mutex::new(Start::Recovering));
+        state.life = Some(Life {
+            group,
+            node: node.clone(),
+            start: Arc::clone(&start),
+        });
+        self.network.power_on(env.machine);
+        self.executor
+            .spawn(group, live(env, node, host(broker), start));
+        tracing::info!(broker, "started");
+    }
+
+    /// Takes a broker down.
+    pub fn end(&mut self, broker: usize, ending: Ending) {
+        let Some(life) = self.brokers[broker].life.take() else {
+            return;
+        };
+        let (machine, disk) = (
+            self.brokers[broker].machine,
+            self.brokers[broker].disk.clone(),
+        );
+        let mut ending = ending;
+        if matches!(ending, Ending::Stop | Ending::StopAndPowerLoss) && !self.stop(&life) {
+            ending = Ending::Kill;
+        }
+        tracing::info!(broker, ?ending, "ends");
+        match ending {
+            Ending::Kill | Ending::Stop => disk.kill(),
+            Ending::PowerLoss | Ending::StopAndPowerLoss => {
+                self.network.power_off(machine);
+                disk.crash();
+            }
+        }
+        self.network.stop_listening(machine);
+        self.executor.end(life.group);
+    }
+
+    /// Whether it came to the end of its work in time.
+    fn stop(&self, life: &Life) -> bool {
+        if *lock(&life.start) != Start::Running {
+            return false;
+        }
+        let deadline = self.executor.now() + STOP_PATIENCE;
+        let (executor, node) = (self.executor.clone(), life.node.clone());
+        let stopped = self
+            .executor
+            .block_on(life.group, 2 * STOP_PATIENCE, async move {
+                node.shutdown(deadline).await;
+                executor.now() < deadline
+            });
+        stopped == Some(true)
+    }
+
+    fn config(&self, broker: usize) -> ConfigMap {
+        let host_of = host;
+        let host = host_of(broker);
+        let voters: Vec<String> = (0..self.size())
+            .map(|id| format!("{id}@{}:{INTERNAL_PORT}", host_of(id)))
+            .collect();
+        let mut config = ConfigMap::new();
+        let mut set = |name: &str, value: String| config.insert(name.to_owned(), value);
+        set("node.id", broker.to_string());
+        set("cluster.id", "simulated".to_owned());
+        set("log.dirs", LOG_DIRECTORIES.join(","));
+        set(
+            "listeners",
+            format!("INTERNAL://{host}:{INTERNAL_PORT},PLAINTEXT://{host}:{CLIENT_PORT}"),
+        );
+        set("controller.quorum.voters", voters.join(","));
+        for (name, value) in [
+            ("min.insync.replicas", "2"),
+            ("default.replication.factor", "3"),
+            ("offsets.topic.num.partitions", "2"),
+            ("group.initial.rebalance.delay.ms", "0"),
+            ("replica.lag.time.max.ms", "3000"),
+            ("leader.imbalance.check.interval.seconds", "5"),
+            ("log.flush.offset.checkpoint.interval.ms", "2000"),
+            ("replica.high.watermark.checkpoint.interval.ms", "1000"),
+        ] {
+            set(name, value.to_owned());
+        }
+        config.extend(self.settings.clone());
+        config
+    }
+}
+
+impl Drop for Cluster {
+    /// Tasks hold the thread that holds them; without this a simulation would never be freed.
+    fn drop(&mut self) {
+        for broker in 0..self.size() {
+            self.end(broker, Ending::Kill);
+        }
+    }
+}
+
+/// One process from its start on.
+async fn live(env: SimEnv, node: Node<SimEnv>, host: String, start: Arc<Mutex<Start>>) {
+    if let Err(error) = node.start().await {
+        *lock(&start) = Start::Failed(error.to_string());
+        return;
+    }
+    for (name, port, kind) in [
+        ("INTERNAL", INTERNAL_PORT, ListenerKind::Internal),
+        ("PLAINTEXT", CLIENT_PORT, ListenerKind::Client),
+    ] {
+        let incoming = env.network.listen(env.machine, &host, port);
+        let accepting = serving::accept(env.clone(), node.clone(), name, kind, incoming);
+        env.executor.spawn(env.group, accepting);
+    }
+    *lock(&start) = Start::Running;
+}
+
+fn host(broker: usize) -> String {
+    format!("broker-{broker}")
+}

@@ -1,0 +1,144 @@
+//! What can be seen of a cluster from outside at one moment: what the brokers say, what is in their logs, and what
+//! clients were told.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use taffrail_log::Disk;
+use taffrail_node::{AdminState, PartitionEntry};
+use taffrail_protocol::records::{BATCH_HEADER_LENGTH, BatchHeader, Batches, RecordIter};
+
+use crate::cluster::{Cluster, LOG_DIRECTORIES};
+use crate::disk::SimDisk;
+use crate::history::History;
+
+/// Topic and partition.
+pub type PartitionName = (String, i32);
+
+/// One look at the cluster.
+pub struct Observation {
+    /// What each running broker says.
+    pub states: Vec<AdminState>,
+    /// The replicas of the running brokers, if they were looked at: by partition, then by broker.
+    pub replicas: BTreeMap<PartitionName, BTreeMap<i32, ReplicaLog>>,
+    /// What clients were told so far.
+    pub history: History,
+}
+
+/// The log of one replica as its files have it.
+pub struct ReplicaLog {
+    /// First kept offset.
+    pub log_start_offset: i64,
+    /// Exclusive end of what is committed, as the broker says.
+    pub high_watermark: i64,
+    /// Exclusive end of the log, as the broker says.
+    pub log_end_offset: i64,
+    /// Whole batches in order of offset, up to the end of the log.
+    pub batches: Vec<StoredBatch>,
+}
+
+/// One batch of a log.
+pub struct StoredBatch {
+    /// Its header.
+    pub header: BatchHeader,
+    /// All of its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl StoredBatch {
+    /// The offset of its last record.
+    pub fn last_offset(&self) -> i64 {
+        self.header.base_offset + i64::from(self.header.last_offset_delta)
+    }
+
+    /// Offsets and values of its records; what cannot be read is left out.
+    pub fn records(&self) -> Vec<(i64, Vec<u8>)> {
+        let records = RecordIter::new(&self.header, &self.bytes[BATCH_HEADER_LENGTH..]);
+        let values = records.filter_map(Result::ok);
+        values
+            .map(|record| (record.offset, record.value.unwrap_or_default().to_vec()))
+            .collect()
+    }
+}
+
+impl Observation {
+    /// What the brokers say.
+    pub fn of_states(cluster: &Cluster, history: &History) -> Observation {
+        Observation {
+            states: (0..cluster.size())
+                .filter_map(|broker| cluster.state(broker))
+                .collect(),
+            replicas: BTreeMap::new(),
+            history: history.clone(),
+        }
+    }
+
+    /// What the brokers say and what is in their logs.
+    pub fn of_everything(cluster: &Cluster, history: &History) -> Observation {
+        let mut observation = Self::of_states(cluster, history);
+        for state in &observation.states {
+            let disk = cluster.disk(state.broker_id as usize);
+            for topic in &state.topics {
+                for partition in &topic.partitions {
+                    if let Some(log) = replica_log(disk, &topic.name, partition) {
+                        observation
+                            .replicas
+                            .entry((topic.name.clone(), partition.partition))
+                            .or_default()
+                            .insert(state.broker_id, log);
+                    }
+                }
+            }
+        }
+        observation
+    }
+
+    /// The state of the broker that knows most of the metadata.
+    pub fn newest(&self) -> Option<&AdminState> {
+        self.states.iter().max_by_key(|state| state.metadata_index)
+    }
+
+    /// Every partition as a broker knows it.
+    pub fn partitions(state: &AdminState) -> impl Iterator<Item = (PartitionName, &PartitionEntry)> {
+        state.topics.iter().flat_map(|topic| {
+            let named = |partition: &PartitionEntry| (topic.name.clone(), partition.partition);
+            topic
+                .partitions
+                .iter()
+                .map(move |partition| (named(partition), partition))
+        })
+    }
+}
+
+fn replica_log(disk: &SimDisk, topic: &str, partition: &PartitionEntry) -> Option<ReplicaLog> {
+    let local = partition.local.as_ref()?;
+    let folder = format!("{topic}-{}", partition.partition);
+    let folders = LOG_DIRECTORIES.map(|directory| Path::new(directory).join(&folder));
+    let (folder, mut entries) =
+        (folders.into_iter()).find_map(|folder| Some((folder.clone(), disk.list(&folder).ok()?)))?;
+    entries.sort();
+    let mut batches: Vec<StoredBatch> = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.name.ends_with(".log")) {
+        let bytes = disk.read(&folder.join(&entry.name)).ok()?;
+        for batch in Batches::new(&bytes) {
+            let Ok((header, range)) = batch else { break };
+            let next = batches.last().map(|batch| batch.last_offset() + 1);
+            // Behind the end of a file that is used again stands what it held before.
+            if header.base_offset >= local.log_end_offset
+                || next.is_some_and(|next| header.base_offset < next)
+            {
+                break;
+            }
+            batches.push(StoredBatch {
+                header,
+                bytes: bytes[range].to_vec(),
+            });
+        }
+    }
+    Some(ReplicaLog {
+        log_start_offset: local.log_start_offset,
+        high_watermark: local.high_watermark,
+        log_end_offset: local.log_end_offset,
+        batches,
+    })
+}
