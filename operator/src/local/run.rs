@@ -253,6 +253,7 @@ impl Running {
         match answer {
             Answer::Observed { health, kafka } => {
                 if let Next::Apply(steps) = session.observed(health, kafka, now) {
+                    self.tell_news(session);
                     return self.send(Job::Apply(steps));
                 }
             }
@@ -293,13 +294,20 @@ impl Running {
         }
     }
 
-    fn tell_progress(&mut self, session: &Session) {
+    fn tell_news(&mut self, session: &mut Session) {
         for broker in session.brokers() {
             let ready = session.is_broker_ready(broker);
             if ready && self.said_ready.insert(broker) {
                 println!("  broker {broker} ready");
             }
         }
+        for news in session.take_news() {
+            println!("  {news}");
+        }
+    }
+
+    fn tell_progress(&mut self, session: &mut Session) {
+        self.tell_news(session);
         let complaints = session.complaints();
         for complaint in complaints.difference(&self.complained) {
             println!("  {complaint}");

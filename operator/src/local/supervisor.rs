@@ -193,6 +193,14 @@ impl Supervisor {
         }
     }
 
+    /// The process of a broker that runs and was not asked to stop.
+    pub(super) fn serving_pid(&self, broker: i32) -> Option<u32> {
+        match &self.brokers.get(&broker)?.state {
+            State::Running { child, .. } => Some(child.id()),
+            State::Waiting { .. } | State::Stopping { .. } => None,
+        }
+    }
+
     /// How a broker is, in one word.
     pub(super) fn state(&self, broker: i32) -> &'static str {
         match self

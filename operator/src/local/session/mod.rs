@@ -60,6 +60,8 @@ pub(in crate::local) struct Session {
     /// The processes.
     pub(in crate::local) supervisor: Supervisor,
     started_with: BTreeMap<i32, ObservedBroker>,
+    /// The processes that were asked in the pass under way.
+    asked: BTreeMap<i32, u32>,
     health: BTreeMap<i32, Health>,
     valid: Valid,
     kafka: ObservedKafka,
@@ -69,6 +71,8 @@ pub(in crate::local) struct Session {
     cluster_status: ClusterStatus,
     topic_statuses: BTreeMap<ObjectKey, TopicStatus>,
     file_error: Option<String>,
+    /// Steps done that nobody was told of yet.
+    news: Vec<String>,
     written: String,
     began: Option<(Instant, bool)>,
 }
@@ -99,6 +103,7 @@ impl Session {
             memory,
             supervisor: Supervisor::default(),
             started_with: BTreeMap::new(),
+            asked: BTreeMap::new(),
             health: BTreeMap::new(),
             valid,
             kafka: ObservedKafka::Absent,
@@ -108,6 +113,7 @@ impl Session {
             cluster_status: ClusterStatus::default(),
             topic_statuses: BTreeMap::new(),
             file_error: None,
+            news: Vec::new(),
             written: String::new(),
             began: None,
         })
@@ -144,6 +150,10 @@ impl Session {
         self.setup
             .metrics
             .pass_began(&key.namespace, &key.name, unix_seconds());
+        let pids = self.started_with.keys();
+        self.asked = pids
+            .filter_map(|&id| Some((id, self.supervisor.serving_pid(id)?)))
+            .collect();
         let brokers = self.started_with.keys().map(|&id| {
             let addresses = Addresses {
                 client: self.setup.ports.client(id),
@@ -170,6 +180,12 @@ impl Session {
         now: Instant,
     ) -> Next {
         self.health = health;
+        // A process that is stopping, or has been replaced since, says nothing about the one that will serve.
+        let (asked, supervisor) = (&self.asked, &self.supervisor);
+        self.health.retain(|id, _| {
+            let pid = asked.get(id).copied();
+            pid.is_some() && pid == supervisor.serving_pid(*id)
+        });
         self.kafka = if self.memory.brokers.is_empty() {
             ObservedKafka::Absent
         } else {
@@ -330,6 +346,11 @@ impl Session {
         complaints
     }
 
+    /// What was done since the last call, one line each.
+    pub(in crate::local) fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
     /// The brokers of the Cluster.
     pub(in crate::local) fn brokers(&self) -> Vec<i32> {
         (0..self.valid.cluster.brokers).collect()
@@ -411,7 +432,8 @@ impl Session {
                 *changed = true;
             }
             self.save_memory();
-            println!("  {}: {}", planned.step, planned.reason);
+            self.news
+                .push(format!("{}: {}", planned.step, planned.reason));
             return;
         };
         tracing::debug!(step = %planned.step, error, "step failed");
