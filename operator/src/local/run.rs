@@ -136,11 +136,6 @@ fn prepare(arguments: &Local) -> Result<Prepared, LocalError> {
         "the operator's metrics".to_owned(),
     )?;
     let metrics = Metrics::new().map_err(|error| setup_failed("metrics", error))?;
-    println!(
-        "Cluster {key}: {brokers} broker{} on this machine, data in {}",
-        if brokers == 1 { "" } else { "s" },
-        folder.path().display()
-    );
     let setup = Setup {
         file: absolute(&file),
         binary,
@@ -148,8 +143,15 @@ fn prepare(arguments: &Local) -> Result<Prepared, LocalError> {
         base_port: arguments.base_port,
         metrics: metrics.clone(),
     };
+    let data = folder.path().to_owned();
+    let session = Session::new(setup, folder, memory, &objects)?;
+    println!(
+        "Cluster {key}: {brokers} broker{} on this machine, data in {}",
+        if brokers == 1 { "" } else { "s" },
+        data.display()
+    );
     Ok(Prepared {
-        session: Session::new(setup, folder, memory, &objects)?,
+        session,
         watch,
         metrics,
         ports,
