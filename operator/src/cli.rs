@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::fmt;
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -92,4 +94,15 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
+}
+
+/// Prints to standard output. A reader that went away (a closed terminal, `| head`) stops nobody: the cluster runs on.
+pub fn print_out(text: fmt::Arguments<'_>) {
+    let _ = std::io::stdout().write_fmt(text);
+}
+
+/// As `println!`, through `print_out`.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => { $crate::cli::print_out(format_args!("{}\n", format_args!($($text)*))) };
 }

@@ -34,7 +34,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Plan(arguments) => local::show_plan(&arguments)?,
         Command::Crds => {
             for definition in taffrail_crds::definitions::definitions() {
-                println!("---\n{}", definition.yaml()?);
+                taffrail_operator::say!("---\n{}", definition.yaml()?);
             }
         }
         Command::Run => anyhow::bail!(

@@ -145,7 +145,7 @@ fn prepare(arguments: &Local) -> Result<Prepared, LocalError> {
     };
     let data = folder.path().to_owned();
     let session = Session::new(setup, folder, memory, &objects)?;
-    println!(
+    crate::say!(
         "Cluster {key}: {brokers} broker{} on this machine, data in {}",
         if brokers == 1 { "" } else { "s" },
         data.display()
@@ -183,7 +183,7 @@ fn wait_for_earlier_brokers(folder: &Path) {
         }
         if !said {
             let pid = broker.pid.unwrap_or_default();
-            println!(
+            crate::say!(
                 "  waiting for broker {} of an earlier run (pid {pid}) to stop",
                 broker.id
             );
@@ -232,9 +232,9 @@ impl Running {
             self.file_look_at = now + FILE_LOOK;
             if prepared.watch.changed() {
                 match session.reload() {
-                    Ok(()) => println!("The manifest changed."),
+                    Ok(()) => crate::say!("The manifest changed."),
                     Err(error) => {
-                        println!(
+                        crate::say!(
                             "The manifest changed and cannot be used; what it said before stays in force.\n{error}"
                         );
                     }
@@ -278,7 +278,7 @@ impl Running {
         match event {
             Event::Died { broker, how, pause } => {
                 self.said_ready.remove(broker);
-                println!(
+                crate::say!(
                     "  broker {broker} died ({how}); it is started again in {:.1} s",
                     pause.as_secs_f64()
                 );
@@ -288,10 +288,10 @@ impl Running {
                 if *died {
                     metrics.broker_restarted(*broker);
                 }
-                println!("  broker {broker} started again (pid {pid})");
+                crate::say!("  broker {broker} started again (pid {pid})");
             }
             Event::NotStarted { broker, error } => {
-                println!("  broker {broker} cannot be started: {error}");
+                crate::say!("  broker {broker} cannot be started: {error}");
             }
         }
     }
@@ -300,11 +300,11 @@ impl Running {
         for broker in session.brokers() {
             let ready = session.is_broker_ready(broker);
             if ready && self.said_ready.insert(broker) {
-                println!("  broker {broker} ready");
+                crate::say!("  broker {broker} ready");
             }
         }
         for news in session.take_news() {
-            println!("  {news}");
+            crate::say!("  {news}");
         }
     }
 
@@ -312,7 +312,7 @@ impl Running {
         self.tell_news(session);
         let complaints = session.complaints();
         for complaint in complaints.difference(&self.complained) {
-            println!("  {complaint}");
+            crate::say!("  {complaint}");
         }
         self.complained = complaints;
         if !session.is_settled() {
@@ -326,11 +326,11 @@ impl Running {
         let first = self.announced.is_none();
         self.announced = Some(shape);
         if first {
-            println!("Ready after {:.1} s.", self.began.elapsed().as_secs_f64());
+            crate::say!("Ready after {:.1} s.", self.began.elapsed().as_secs_f64());
         }
-        println!("\n{}", table::partitions(&report));
+        crate::say!("\n{}", table::partitions(&report));
         if first {
-            println!("{}", commands(&report));
+            crate::say!("{}", commands(&report));
         }
     }
 }
@@ -372,7 +372,7 @@ fn commands(report: &Report) -> String {
 }
 
 async fn stop(session: &mut Session, interrupted: &mut Signal, terminated: &mut Signal) {
-    println!("\nStopping; once more stops at once.");
+    crate::say!("\nStopping; once more stops at once.");
     session.supervisor.begin_stop_all(Instant::now());
     let mut ticker = interval(TICK);
     while !session.supervisor.is_empty() {
@@ -385,7 +385,7 @@ async fn stop(session: &mut Session, interrupted: &mut Signal, terminated: &mut 
         }
     }
     session.publish();
-    println!("Stopped.");
+    crate::say!("Stopped.");
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, LocalError> {

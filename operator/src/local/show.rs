@@ -23,8 +23,8 @@ use crate::validate::{Valid, validate};
 pub fn show_status(arguments: &StatusArguments) -> Result<(), LocalError> {
     let report = report_of(&arguments.data_dir)?;
     match arguments.output {
-        Output::Text => print!("{}", table::status(&report)),
-        Output::Json => println!("{}", pretty(&serde_json::to_value(&report))),
+        Output::Text => crate::cli::print_out(format_args!("{}", table::status(&report))),
+        Output::Json => crate::say!("{}", pretty(&serde_json::to_value(&report))),
     }
     Ok(())
 }
@@ -49,15 +49,15 @@ pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
     match arguments.output {
         Output::Text => {
             match &running {
-                Some(report) => println!(
+                Some(report) => crate::say!(
                     "Compared with the cluster that runs in {}.",
                     report.data_dir.display()
                 ),
-                None => println!("Compared with nothing, since no such cluster runs here."),
+                None => crate::say!("Compared with nothing, since no such cluster runs here."),
             }
-            print!("{}", show(&valid, &plan));
+            crate::cli::print_out(format_args!("{}", show(&valid, &plan)));
         }
-        Output::Json => println!("{}", pretty(&serde_json::to_value(&plan))),
+        Output::Json => crate::say!("{}", pretty(&serde_json::to_value(&plan))),
     }
     Ok(())
 }
