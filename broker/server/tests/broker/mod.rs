@@ -9,36 +9,36 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any healthy step takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary under test.
-pub fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_taffrail-broker"));
     command.env_clear();
     command
 }
 
 /// A running broker.
-pub struct Broker {
+pub(crate) struct Broker {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     /// The client listener.
-    pub clients: SocketAddr,
+    pub(crate) clients: SocketAddr,
     /// The internal listener.
-    pub internal: SocketAddr,
+    pub(crate) internal: SocketAddr,
     /// The metrics port.
-    pub http: SocketAddr,
+    pub(crate) http: SocketAddr,
     folder: Arc<tempfile::TempDir>,
 }
 
 impl Broker {
     /// Starts a broker on a new folder; `extra` lines go into its file.
-    pub fn start(extra: &str) -> Broker {
+    pub(crate) fn start(extra: &str) -> Broker {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), extra)
     }
 
     /// Starts a broker on a folder that another one may have left.
-    pub fn start_in(folder: Arc<tempfile::TempDir>, extra: &str) -> Broker {
+    pub(crate) fn start_in(folder: Arc<tempfile::TempDir>, extra: &str) -> Broker {
         let file = folder.path().join("broker.properties");
         let text = format!(
             "cluster.id=test\nnode.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0\n\
@@ -85,7 +85,7 @@ impl Broker {
     }
 
     /// Waits for a log line with this text in it.
-    pub fn wait_for_line(&mut self, mark: &str) -> String {
+    pub(crate) fn wait_for_line(&mut self, mark: &str) -> String {
         eventually(mark, || {
             assert!(
                 self.child.try_wait().unwrap().is_none(),
@@ -102,17 +102,17 @@ impl Broker {
     }
 
     /// Everything it has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
 
     /// A connection to the client listener.
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         connect(self.clients)
     }
 
     /// Fails unless a new client is answered.
-    pub fn assert_serves(&self) {
+    pub(crate) fn assert_serves(&self) {
         let mut stream = self.connect();
         stream.write_all(&api_versions(7)).unwrap();
         let answer = read_answer(&mut stream).expect("an answer");
@@ -124,7 +124,7 @@ impl Broker {
     }
 
     /// Resident memory, in bytes.
-    pub fn resident(&self) -> usize {
+    pub(crate) fn resident(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
             .lines()
@@ -139,12 +139,12 @@ impl Broker {
     }
 
     /// The status and body of a GET.
-    pub fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.http_request("GET", path)
     }
 
     /// The status and body of an HTTP request without a body.
-    pub fn http_request(&self, method: &str, path: &str) -> (u16, String) {
+    pub(crate) fn http_request(&self, method: &str, path: &str) -> (u16, String) {
         let mut stream = connect(self.http);
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: broker\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -158,19 +158,19 @@ impl Broker {
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the process is our child and has not been waited for.
         let sent = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
         assert_eq!(sent, 0);
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         eventually("the broker's end", || self.child.try_wait().unwrap())
     }
 
     /// The folder, for another broker.
-    pub fn folder(&self) -> Arc<tempfile::TempDir> {
+    pub(crate) fn folder(&self) -> Arc<tempfile::TempDir> {
         Arc::clone(&self.folder)
     }
 }
@@ -184,7 +184,7 @@ impl Drop for Broker {
 }
 
 /// Asks until there is an answer; fails when patience ends.
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = ask() {
@@ -196,7 +196,7 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A connection that does not wait for ever.
-pub fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -204,7 +204,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// A frame around a request: API key, version, correlation id, no client id, body.
-pub fn request(api_key: i16, version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(api_key: i16, version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     let mut frame = ((10 + body.len()) as i32).to_be_bytes().to_vec();
     frame.extend_from_slice(&api_key.to_be_bytes());
     frame.extend_from_slice(&version.to_be_bytes());
@@ -215,12 +215,12 @@ pub fn request(api_key: i16, version: i16, correlation_id: i32, body: &[u8]) -> 
 }
 
 /// The smallest request that is always answered: ApiVersions 0.
-pub fn api_versions(correlation_id: i32) -> Vec<u8> {
+pub(crate) fn api_versions(correlation_id: i32) -> Vec<u8> {
     request(18, 0, correlation_id, &[])
 }
 
 /// The next answer without its length, or none if the broker has closed the connection.
-pub fn read_answer(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub(crate) fn read_answer(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut prefix = [0; 4];
     stream.read_exact(&mut prefix).ok()?;
     let mut answer = vec![0; usize::try_from(i32::from_be_bytes(prefix)).ok()?];
@@ -229,7 +229,7 @@ pub fn read_answer(stream: &mut TcpStream) -> Option<Vec<u8>> {
 }
 
 /// Whether the broker closes the connection after these bytes and the end of the client's side.
-pub fn closes_after(broker: &Broker, bytes: &[u8], finish: bool) -> bool {
+pub(crate) fn closes_after(broker: &Broker, bytes: &[u8], finish: bool) -> bool {
     let mut stream = broker.connect();
     // The broker may close before everything is written.
     let _ = stream.write_all(bytes);
