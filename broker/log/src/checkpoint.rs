@@ -33,39 +33,39 @@ impl CheckpointKind {
     }
 }
 
-/// How long a replacement must live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// Through the end of the process: what the page cache gives.
-    Process,
-    /// Through a power loss: file and folder are fsynced.
-    Power,
-}
-
-/// Puts `content` in the place of `folder/name`, at no moment showing half of it.
+/// Puts `content` in the place of `folder/name`, durably, at no moment showing half of it.
 pub(crate) fn replace<D: Disk>(
     disk: &D,
     folder: &Path,
     name: &str,
     content: &[u8],
-    durability: Durability,
+) -> io::Result<()> {
+    replace_unnamed(disk, folder, name, content)?;
+    disk.sync_dir(folder)
+}
+
+/// The same, except that a power loss may still bring the old file back, whole, until the folder is fsynced.
+pub(crate) fn replace_unnamed<D: Disk>(
+    disk: &D,
+    folder: &Path,
+    name: &str,
+    content: &[u8],
 ) -> io::Result<()> {
     let temporary = folder.join(format!("{name}.tmp"));
-    match disk.remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
+    remove_if_present(disk, &temporary)?;
     let file = disk.create(&temporary)?;
     file.write_all_at(content, 0)?;
-    if durability == Durability::Power {
-        file.sync()?;
-    }
+    file.sync()?;
     drop(file);
-    disk.rename(&temporary, &folder.join(name))?;
-    if durability == Durability::Power {
-        disk.sync_dir(folder)?;
+    disk.rename(&temporary, &folder.join(name))
+}
+
+/// Removes a file that need not be there.
+pub(crate) fn remove_if_present<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// A whole file, or `None` if it is not there.

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::checkpoint::{Durability, read_if_present, replace};
+use crate::checkpoint::{read_if_present, replace};
 use crate::disk::Disk;
 
 const NAME: &str = ".kafka_cleanshutdown";
@@ -35,7 +35,7 @@ pub(crate) fn take<D: Disk>(disk: &D, directory: &Path) -> io::Result<CleanShutd
 
 pub(crate) fn write<D: Disk>(disk: &D, directory: &Path, broker_epoch: i64) -> io::Result<()> {
     let content = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}\n");
-    replace(disk, directory, NAME, content.as_bytes(), Durability::Power)
+    replace(disk, directory, NAME, content.as_bytes())
 }
 
 fn parse(content: &[u8]) -> Option<i64> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::checkpoint::{
-    CheckpointKind, Durability, Offsets, format_offsets, parse_offsets, read_if_present, replace,
+    CheckpointKind, Offsets, format_offsets, parse_offsets, read_if_present, replace,
 };
 use crate::clean_shutdown::{self, CleanShutdown};
 use crate::config::LogConfig;
@@ -111,7 +111,7 @@ impl<D: Disk> LogDirectory<D> {
             path: path.display().to_string(),
             source,
         };
-        disk.create_dir_all(path).map_err(failed)?;
+        create_durably(&disk, path).map_err(failed)?;
         let lock = disk
             .lock(&path.join(LOCK))
             .map_err(|error| match error.kind() {
@@ -305,7 +305,6 @@ impl<D: Disk> LogDirectory<D> {
             self.path(),
             kind.file_name(),
             content.as_bytes(),
-            Durability::Power,
         );
         if let Err(error) = written {
             let error = LogError::io("write", &self.path().join(kind.file_name()), error);
@@ -452,6 +451,22 @@ impl Checkpoints {
     }
 }
 
+/// Creates the directory. Each folder that was missing is made durable in its parent: a broker that lost its directory
+/// with the power would take it for a new one, and vote as if it never had.
+fn create_durably<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
+    let is_missing = |folder: &&Path| {
+        let listed = disk.list(folder);
+        listed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    disk.create_dir_all(path)?;
+    for parent in missing.iter().filter_map(|folder| folder.parent()) {
+        let is_here = parent.as_os_str().is_empty();
+        disk.sync_dir(if is_here { Path::new(".") } else { parent })?;
+    }
+    Ok(())
+}
+
 fn read_or_write_identity<D: Disk>(
     disk: &D,
     path: &Path,
@@ -463,14 +478,7 @@ fn read_or_write_identity<D: Disk>(
         source,
     };
     let Some(content) = read_if_present(disk, &file).map_err(failed)? else {
-        replace(
-            disk,
-            path,
-            META_PROPERTIES,
-            expected.format().as_bytes(),
-            Durability::Power,
-        )
-        .map_err(failed)?;
+        replace(disk, path, META_PROPERTIES, expected.format().as_bytes()).map_err(failed)?;
         return Ok(expected);
     };
     let found = Identity::parse(&content).map_err(|reason| DirectoryError::Unreadable {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use taffrail_protocol::Uuid;
 
-use crate::checkpoint::{Durability, read_if_present, replace};
-use crate::disk::Disk;
+use crate::checkpoint::read_if_present;
+use crate::disk::{Disk, DiskFile};
 
 pub(crate) const META_PROPERTIES: &str = "meta.properties";
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
@@ -64,19 +64,15 @@ impl Identity {
     }
 }
 
+/// Durable with the log's first flush, as everything in a new replica's folder.
 pub(crate) fn write_topic_id<D: Disk>(
     disk: &D,
     folder: &Path,
     topic_id: &[u8; 16],
 ) -> io::Result<()> {
     let content = format!("version: 0\ntopic_id: {}\n", Uuid(*topic_id));
-    replace(
-        disk,
-        folder,
-        PARTITION_METADATA,
-        content.as_bytes(),
-        Durability::Power,
-    )
+    let file = disk.create(&folder.join(PARTITION_METADATA))?;
+    file.write_all_at(content.as_bytes(), 0)
 }
 
 /// The topic id of a replica's folder; `None` if the file is missing or unreadable.

@@ -35,6 +35,8 @@ pub(crate) struct Segment<F> {
     pub(crate) size: u64,
     /// Whether the file is longer than its content.
     pub(crate) recycled: bool,
+    /// Whether entries were cut off its indexes, so that a power loss might bring wrong ones back.
+    pub(crate) indexes_cut: bool,
     /// Whether room behind its content was asked for.
     pub(crate) reserved: bool,
     /// Up to where the kernel was asked to write it to the device.
@@ -91,6 +93,7 @@ impl<F: DiskFile> Segment<F> {
             base_offset,
             size: 0,
             recycled: false,
+            indexes_cut: false,
             reserved: false,
             written_back: 0,
             changed: 0,

@@ -695,6 +695,23 @@ mod tests {
         );
     }
 
+    /// Found by the simulation of a cluster (seed 0): the broker came back as one that had never been there.
+    #[test]
+    fn a_log_directory_that_was_missing_is_durable_once_it_is_open() {
+        for seed in 0..50 {
+            let disk = SimDisk::new(seed);
+            let path = Path::new("/data/0");
+            let open = |directory_id| {
+                let files = OpenFiles::new(10);
+                LogDirectory::open(disk.clone(), path, "cluster", 1, directory_id, files)
+            };
+            drop(open([1; 16]).expect("an empty disk"));
+            disk.crash();
+            let identity = open([2; 16]).expect("what is left").identity().clone();
+            assert_eq!(identity.directory_id, [1; 16], "seed {seed}");
+        }
+    }
+
     #[test]
     fn a_kill_loses_nothing_and_frees_locks() {
         let disk = SimDisk::new(1);
@@ -795,15 +812,19 @@ mod tests {
             .expect("a usable directory")
         }
 
+        fn create(&self, directory: &LogDirectory<SimDisk>) -> Log<SimDisk> {
+            directory
+                .create_log("t", 0, [2; 16], Arc::clone(&self.config), NOW)
+                .expect("a new log")
+        }
+
         fn run(&mut self) {
             self.disk
                 .create_dir_all(Path::new("/data"))
                 .expect("a new folder");
             self.disk.sync_dir(Path::new("/")).expect("no fault");
             let directory = self.directory();
-            let mut log = directory
-                .create_log("t", 0, [2; 16], Arc::clone(&self.config), NOW)
-                .expect("a new log");
+            let mut log = self.create(&directory);
             drop(directory);
             let mut wall_ms = NOW;
             for _ in 0..6 {
@@ -876,6 +897,19 @@ mod tests {
         fn reopen(&mut self, wall_ms: i64) -> Log<SimDisk> {
             let directory = self.directory();
             let folder = PartitionFolder::live("t", 0);
+            let there = directory.folders().expect("readable").contains(&folder);
+            if there && directory.topic_id(&folder).expect("readable").is_none() {
+                // As a broker would: nothing says whose it is, so it is put aside.
+                directory.mark_stray(&folder).expect("no fault");
+            }
+            if !directory.folders().expect("readable").contains(&folder) {
+                assert_eq!(
+                    self.flushed, 0,
+                    "a log that was flushed keeps its folder and its id"
+                );
+                self.appended.clear();
+                return self.create(&directory);
+            }
             let (mut log, _) = directory
                 .open_log(&folder, Arc::clone(&self.config), wall_ms)
                 .expect("recoverable");

@@ -1,12 +1,12 @@
 //! Making records durable. A flush is taken from the log under its lock, run without it (an fsync may take long, and
 //! appends go on meanwhile), and its result brought back under the lock, where it moves the recovery point.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::Durability;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
+use crate::identity::PARTITION_METADATA;
 use crate::log::Log;
 use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, Segment, TIME_INDEX_SUFFIX};
 
@@ -15,6 +15,8 @@ use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, Segment, TIME_INDEX_SUFFIX};
 pub struct Flush<D: Disk> {
     disk: D,
     folder: PathBuf,
+    /// The topic id's file, and the folder that the log's folder is in, if they are not durable yet.
+    identity: Option<(PathBuf, PathBuf)>,
     logs: Vec<(PathBuf, Arc<D::File>)>,
     indexes: Vec<PathBuf>,
     sync_names: bool,
@@ -36,17 +38,17 @@ pub struct Flushed {
 impl<D: Disk> Flush<D> {
     /// Runs it. The first failure ends it; it must not be tried again, for the kernel forgets what it could not write.
     pub fn run(self) -> Result<Flushed, LogError> {
+        if let Some((topic_id, parent)) = &self.identity {
+            sync_if_present(&self.disk, topic_id)?;
+            let synced = self.disk.sync_dir(parent);
+            synced.map_err(|error| LogError::io("fsync", parent, error))?;
+        }
         for (path, file) in &self.logs {
             file.sync()
                 .map_err(|error| LogError::io("fsync", path, error))?;
         }
         for path in &self.indexes {
-            let result = self.disk.open(path).and_then(|file| file.sync());
-            match result {
-                // An index that was never written, or a segment that was removed meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                result => result.map_err(|error| LogError::io("fsync", path, error))?,
-            }
+            sync_if_present(&self.disk, path)?;
         }
         if self.sync_names {
             self.disk
@@ -54,6 +56,14 @@ impl<D: Disk> Flush<D> {
                 .map_err(|error| LogError::io("fsync", &self.folder, error))?;
         }
         Ok(self.flushed)
+    }
+}
+
+/// An index that was never written is not there, nor is one whose segment was removed meanwhile.
+fn sync_if_present<D: Disk>(disk: &D, path: &Path) -> Result<(), LogError> {
+    match disk.open(path).and_then(|file| file.sync()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(|error| LogError::io("fsync", path, error)),
     }
 }
 
@@ -75,8 +85,8 @@ impl<D: Disk> Log<D> {
         if end_offset <= self.recovery_point && !self.segments.iter().any(due) {
             return Ok(None);
         }
-        if !self.epochs_durable && !self.epochs.entries().is_empty() {
-            self.write_epochs(Durability::Power)?;
+        if !self.epochs_written {
+            self.write_epochs()?;
         }
         let place = self.place();
         let (mut logs, mut indexes, mut segments) = (Vec::new(), Vec::new(), Vec::new());
@@ -97,6 +107,12 @@ impl<D: Disk> Log<D> {
         Ok(Some(Flush {
             disk: self.directory.disk().clone(),
             folder: self.path.clone(),
+            identity: (!self.identity_synced).then(|| {
+                (
+                    self.path.join(PARTITION_METADATA),
+                    self.directory.path().to_owned(),
+                )
+            }),
             logs,
             indexes,
             sync_names: self.names_synced < self.names_changed,
@@ -113,6 +129,7 @@ impl<D: Disk> Log<D> {
     pub fn finish_flush(&mut self, result: Result<Flushed, LogError>) -> Result<i64, LogError> {
         let flushed = self.poison_on_any_failure(result)?;
         self.names_synced = self.names_synced.max(flushed.names_changed);
+        self.identity_synced = true;
         if flushed.truncations != self.truncations || self.poison.is_some() {
             // What it made durable may be gone, and what is in its place is not.
             return Ok(self.recovery_point);
@@ -146,7 +163,9 @@ impl<D: Disk> Log<D> {
         let sealed = self.seal_active();
         self.poison_on_failure(sealed)?;
         self.remove_spare();
-        if let Some(flush) = self.begin(i64::MAX, self.segments.len())? {
+        // What its indexes might lack after a power loss costs a walk; only a wrong entry would do harm.
+        let unsealed = self.segments.len() - usize::from(!self.active().indexes_cut);
+        if let Some(flush) = self.begin(i64::MAX, unsealed)? {
             self.finish_flush(flush.run())?;
         }
         Ok(())

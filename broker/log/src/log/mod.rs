@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::{CheckpointKind, Durability, format_epochs, replace};
+use crate::checkpoint::{CheckpointKind, format_epochs, replace_unnamed};
 use crate::config::LogConfig;
 use crate::directory::LogDirectory;
 use crate::disk::Disk;
@@ -66,8 +66,10 @@ pub struct Log<D: Disk> {
     log_end_offset: i64,
     recovery_point: i64,
     epochs: LeaderEpochs,
-    /// Whether the epoch checkpoint on the disk would survive a power loss as it is in memory.
-    epochs_durable: bool,
+    /// Whether the epoch checkpoint on the disk is as in memory.
+    epochs_written: bool,
+    /// Whether the topic id, and the folder's own name, are durable.
+    identity_synced: bool,
     /// How often the names of segment files changed, and up to which change they are durable.
     names_changed: u64,
     names_synced: u64,
@@ -146,8 +148,9 @@ impl<D: Disk> Log<D> {
         self.poison.as_deref().or_else(|| self.directory.offline())
     }
 
-    /// Notes that `epoch` begins at the log end offset: what a new leader does before it serves. Written at once, so that
-    /// it outlives the process, and durable with the next flush, or by recovery if it has records.
+    /// Notes that `epoch` begins at the log end offset: what a new leader does before it serves. It is written with the next
+    /// flush. Until then every record of the epoch is above the recovery point and tells of it after a crash; an epoch
+    /// without records is forgotten then, as Kafka forgets it at every start, and nobody can have seen it.
     pub fn assign_epoch(&mut self, epoch: i32) -> Result<(), LogError> {
         self.check_writable()?;
         self.assign_epoch_at(epoch, self.log_end_offset)
@@ -239,24 +242,25 @@ impl<D: Disk> Log<D> {
             });
         }
         if self.epochs.assign(epoch, start_offset) {
-            self.write_epochs(Durability::Process)
-        } else {
-            Ok(())
+            self.epochs_written = false;
         }
+        Ok(())
     }
 
-    fn write_epochs(&mut self, durability: Durability) -> Result<(), LogError> {
+    /// Replaces the epoch checkpoint; its name is durable with the folder's next fsync.
+    fn write_epochs(&mut self) -> Result<(), LogError> {
         let content = format_epochs(&self.epochs);
-        let result = replace(
+        let result = replace_unnamed(
             self.directory.disk(),
             &self.path,
             EPOCH_CHECKPOINT,
             content.as_bytes(),
-            durability,
         )
         .map_err(|error| LogError::io("write", &self.path.join(EPOCH_CHECKPOINT), error));
-        self.epochs_durable = result.is_ok() && durability == Durability::Power;
-        self.poison_on_failure(result)
+        self.poison_on_failure(result)?;
+        self.names_changed += 1;
+        self.epochs_written = true;
+        Ok(())
     }
 
     fn publish(&self, kind: CheckpointKind, offset: i64) {

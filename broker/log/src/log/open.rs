@@ -43,8 +43,7 @@ impl<D: Disk> Log<D> {
         }
         let make = || {
             directory.disk().create_dir_all(&path)?;
-            write_topic_id(directory.disk(), &path, &topic_id)?;
-            directory.disk().sync_dir(directory.path())
+            write_topic_id(directory.disk(), &path, &topic_id)
         };
         make().map_err(failed)?;
         let mut log = Log::with_segments(
@@ -83,10 +82,10 @@ impl<D: Disk> Log<D> {
         let clean = directory.clean_shutdown() != CleanShutdown::No;
         let topic_id =
             read_topic_id(&disk, &path).map_err(|error| LogError::io("read", &path, error))?;
-        let epochs = read_epochs(&disk, &path)?;
-        let epochs_known = epochs.is_some();
-
         let segments = segments_of(&entries, now_ms);
+        let epochs = read_epochs(&disk, &path)?;
+        // An empty log has none and needs none.
+        let epochs_known = epochs.is_some() || segments.iter().all(|segment| segment.size == 0);
         let mut log = Log::with_segments(
             directory,
             folder,
@@ -95,6 +94,12 @@ impl<D: Disk> Log<D> {
             segments,
         );
         log.topic_id = topic_id;
+        log.epochs_written = epochs_known;
+        if !clean {
+            // A process that was killed may have left names that a power loss now would take.
+            log.names_changed += 1;
+        }
+        log.identity_synced = clean;
         if log.segments.is_empty() {
             let first = log.new_segment(log_start, now_ms)?;
             log.segments.push(first);
@@ -148,7 +153,8 @@ impl<D: Disk> Log<D> {
             log_end_offset: 0,
             recovery_point: 0,
             epochs,
-            epochs_durable: false,
+            epochs_written: false,
+            identity_synced: false,
             names_changed: 0,
             names_synced: 0,
             truncations: 0,
@@ -167,9 +173,7 @@ impl<D: Disk> Log<D> {
         }
         let trimmed_end = self.epochs.truncate_from_end(self.log_end_offset);
         let trimmed_start = self.epochs.truncate_from_start(self.log_start_offset);
-        if trimmed_end || trimmed_start {
-            self.write_epochs(crate::checkpoint::Durability::Process)?;
-        }
+        self.epochs_written &= !trimmed_end && !trimmed_start;
         self.remove_producer_snapshots_above(self.log_end_offset)?;
         self.publish_all();
         self.check_invariants();

@@ -1,7 +1,7 @@
 //! The producer snapshot files of a log. What is in them is the caller's; this crate keeps them beside the segments,
 //! whole and durable, and removes those that no longer tell anything.
 
-use crate::checkpoint::{Durability, read_if_present, replace};
+use crate::checkpoint::{read_if_present, replace};
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::log::Log;
@@ -18,14 +18,8 @@ impl<D: Disk> Log<D> {
     pub fn write_producer_snapshot(&mut self, offset: i64, state: &[u8]) -> Result<(), LogError> {
         self.check_writable()?;
         let name = file_name(offset, SUFFIX);
-        let result = replace(
-            self.directory.disk(),
-            &self.path,
-            &name,
-            state,
-            Durability::Power,
-        )
-        .map_err(|error| LogError::io("write", &self.path.join(&name), error));
+        let result = replace(self.directory.disk(), &self.path, &name, state)
+            .map_err(|error| LogError::io("write", &self.path.join(&name), error));
         self.poison_on_failure(result)?;
         let offsets = self.producer_snapshots()?;
         for old in offsets.iter().rev().skip(KEPT) {

@@ -10,7 +10,6 @@ use std::ops::RangeInclusive;
 use taffrail_protocol::records::{BATCH_HEADER_LENGTH, BatchHeader, crc_matches};
 
 use crate::batch_walk::{BatchWalk, SEQUENTIAL_CHUNK, WalkedBatch};
-use crate::checkpoint::Durability;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::Log;
@@ -54,6 +53,7 @@ impl<D: Disk> Log<D> {
         self.recent.clear();
         self.window = None;
         // The batches themselves tell the epochs from here on.
+        let checkpointed = self.epochs.clone();
         self.epochs
             .truncate_from_end(self.segments[first].base_offset);
         let mut index = first;
@@ -74,7 +74,7 @@ impl<D: Disk> Log<D> {
                 recovered.bytes_cut += self.drop_segments_from(index)?;
             }
         }
-        self.write_epochs(Durability::Process)?;
+        self.epochs_written &= self.epochs == checkpointed;
         if recovered.bytes_cut > 0 {
             tracing::info!(
                 log = self.folder.name,

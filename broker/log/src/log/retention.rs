@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::checkpoint::Durability;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::Log;
@@ -84,7 +83,7 @@ impl<D: Disk> Log<D> {
             self.roll_at(self.log_end_offset, now_ms)?;
         }
         let new_start = self.segments[count].base_offset.max(self.log_start_offset);
-        self.advance_log_start(new_start)?;
+        self.advance_log_start(new_start);
         self.take_out(count, now_ms)
     }
 
@@ -100,7 +99,7 @@ impl<D: Disk> Log<D> {
         if offset > high_watermark.min(self.log_end_offset) {
             return Err(self.out_of_range(offset));
         }
-        self.advance_log_start(offset)?;
+        self.advance_log_start(offset);
         let below = self
             .segments
             .iter()
@@ -167,18 +166,15 @@ impl<D: Disk> Log<D> {
         Ok(now_ms.saturating_sub(newest))
     }
 
-    pub(super) fn advance_log_start(&mut self, offset: i64) -> Result<(), LogError> {
+    pub(super) fn advance_log_start(&mut self, offset: i64) {
         if offset <= self.log_start_offset {
-            return Ok(());
+            return;
         }
         self.set_log_start(offset);
         if self.recovery_point < offset {
             self.set_recovery_point(offset);
         }
-        if self.epochs.truncate_from_start(offset) {
-            self.write_epochs(Durability::Process)?;
-        }
-        Ok(())
+        self.epochs_written &= !self.epochs.truncate_from_start(offset);
     }
 
     /// Takes the first `count` segments out of the log and renames their files.

@@ -2,10 +2,10 @@
 //! never from a high watermark (KIP-101, KIP-279); that is the caller's to know.
 
 use crate::batch_walk::WalkedBatch;
-use crate::checkpoint::{CheckpointKind, Durability};
+use crate::checkpoint::{CheckpointKind, remove_if_present};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::log::Log;
+use crate::log::{EPOCH_CHECKPOINT, Log};
 use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX};
 
 impl<D: Disk> Log<D> {
@@ -27,12 +27,8 @@ impl<D: Disk> Log<D> {
             self.poison_on_any_failure(result)?;
         }
         // Also if no record goes: an epoch may have begun at the log end and never got one (KAFKA-10706).
-        if self
-            .epochs
-            .truncate_from_end(self.log_end_offset.min(offset))
-        {
-            self.write_epochs(Durability::Process)?;
-        }
+        let end_offset = self.log_end_offset.min(offset);
+        self.epochs_written &= !self.epochs.truncate_from_end(end_offset);
         self.check_invariants();
         Ok(self.log_end_offset)
     }
@@ -56,6 +52,12 @@ impl<D: Disk> Log<D> {
     fn start_over(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.truncations += 1;
         let old_start = self.log_start_offset;
+        // First the epochs: those of the old records say nothing of the new ones, and without a checkpoint the batches do.
+        let epochs_path = self.path.join(EPOCH_CHECKPOINT);
+        remove_if_present(self.directory.disk(), &epochs_path)
+            .map_err(|error| LogError::io("remove", &epochs_path, error))?;
+        self.epochs.clear();
+        self.epochs_written = false;
         // Its content may have higher offsets than what comes now.
         self.remove_spare();
         self.drop_segments_durably(0)?;
@@ -73,8 +75,6 @@ impl<D: Disk> Log<D> {
             // A checkpoint above the log end would throw the new records away at the next start.
             self.directory.write_checkpoint(CheckpointKind::LogStart)?;
         }
-        self.epochs.clear();
-        self.write_epochs(Durability::Process)?;
         self.remove_producer_snapshots_above(-1)
     }
 
@@ -137,6 +137,7 @@ impl<D: Disk> Log<D> {
             .map_err(|error| LogError::io("fsync", &path, error))?;
         segment.recycled = false;
         segment.reserved = false;
+        segment.indexes_cut = true;
         segment.written_back = segment.written_back.min(cut.position);
         segment.size = cut.position;
         Ok(())
