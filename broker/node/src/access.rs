@@ -15,7 +15,10 @@ pub struct Principal {
 impl Principal {
     /// The principal of a connection on which nobody authenticated (Kafka's `User:ANONYMOUS`).
     pub fn anonymous() -> Self {
-        Self { kind: "User", name: "ANONYMOUS".into() }
+        Self {
+            kind: "User",
+            name: "ANONYMOUS".into(),
+        }
     }
 }
 
@@ -65,7 +68,9 @@ pub(crate) struct Access {
 /// The match names every API on purpose: a new one does not compile until it has said what it needs.
 pub(crate) fn access_of(api: ApiKey) -> Access {
     let (resource, operation) = match api {
-        ApiKey::ApiVersions | ApiKey::Metadata | ApiKey::FindCoordinator => (Resource::Nothing, Operation::Nothing),
+        ApiKey::ApiVersions | ApiKey::Metadata | ApiKey::FindCoordinator => {
+            (Resource::Nothing, Operation::Nothing)
+        }
         ApiKey::Produce => (Resource::Topic, Operation::Write),
         ApiKey::Fetch => (Resource::Topic, Operation::Read),
         ApiKey::ListOffsets | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeTopicPartitions => {
@@ -87,7 +92,9 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::DescribeLogDirs
         | ApiKey::DescribeQuorum
         | ApiKey::ListPartitionReassignments => (Resource::Cluster, Operation::Describe),
-        ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments => (Resource::Cluster, Operation::Alter),
+        ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments => {
+            (Resource::Cluster, Operation::Alter)
+        }
         ApiKey::PeerHello
         | ApiKey::RaftMessages
         | ApiKey::RegisterBroker
@@ -98,7 +105,10 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::SetBrokerEndpoints
         | ApiKey::Forward => (Resource::Cluster, Operation::ClusterAction),
     };
-    Access { resource, operation }
+    Access {
+        resource,
+        operation,
+    }
 }
 
 /// The one place that answers "may it?".

@@ -93,7 +93,10 @@ impl<E: Env> Broker<E> {
         };
         Health {
             started: self.started.load(Ordering::Acquire),
-            recovery: (self.recovered.load(Ordering::Relaxed), self.to_recover.load(Ordering::Relaxed)),
+            recovery: (
+                self.recovered.load(Ordering::Relaxed),
+                self.to_recover.load(Ordering::Relaxed),
+            ),
             not_ready,
             fatal: self.fatal.get().cloned(),
         }
@@ -131,32 +134,55 @@ impl<E: Env> Broker<E> {
 
     /// The replica of a partition that this broker holds.
     pub(crate) fn partition(&self, id: TopicPartition) -> Option<Arc<Partition<E>>> {
-        self.partitions.read().expect("no panic while locked").get(&id).cloned()
+        self.partitions
+            .read()
+            .expect("no panic while locked")
+            .get(&id)
+            .cloned()
     }
 
     /// All replicas that this broker holds.
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition<E>>> {
-        self.partitions.read().expect("no panic while locked").values().cloned().collect()
+        self.partitions
+            .read()
+            .expect("no panic while locked")
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// The replicas of one topic that this broker holds.
     pub(crate) fn partitions_of(&self, topic: TopicId) -> Vec<Arc<Partition<E>>> {
         let range = TopicPartition::new(topic, i32::MIN)..=TopicPartition::new(topic, i32::MAX);
-        self.partitions.read().expect("no panic while locked").range(range).map(|(_, held)| held.clone()).collect()
+        self.partitions
+            .read()
+            .expect("no panic while locked")
+            .range(range)
+            .map(|(_, held)| held.clone())
+            .collect()
     }
 
     pub(crate) fn insert_partition(&self, partition: Arc<Partition<E>>) {
-        self.partitions.write().expect("no panic while locked").insert(partition.id, partition);
+        self.partitions
+            .write()
+            .expect("no panic while locked")
+            .insert(partition.id, partition);
     }
 
     pub(crate) fn remove_partition(&self, id: TopicPartition) -> Option<Arc<Partition<E>>> {
-        self.partitions.write().expect("no panic while locked").remove(&id)
+        self.partitions
+            .write()
+            .expect("no panic while locked")
+            .remove(&id)
     }
 
     /// The configuration of a topic as `image` has it. A committed value that this version cannot read has its default.
     pub(crate) fn topic_config(&self, image: &Image, topic: &str) -> TopicConfig {
         let layers = self.cluster.layers(image);
-        let (config, errors) = TopicConfig::lenient(&layers, image.configs(&ConfigResource::Topic(topic.to_owned())));
+        let (config, errors) = TopicConfig::lenient(
+            &layers,
+            image.configs(&ConfigResource::Topic(topic.to_owned())),
+        );
         for error in errors {
             tracing::warn!(topic, %error, "a committed topic config cannot be used, its default holds");
         }

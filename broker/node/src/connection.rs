@@ -31,6 +31,12 @@ pub struct Connection {
 impl Connection {
     /// A connection that has just been accepted; nobody has authenticated on it.
     pub fn new(listener: Arc<str>, kind: ListenerKind, host: Arc<str>) -> Self {
-        Self { listener, kind, host, principal: Principal::anonymous(), peer: None }
+        Self {
+            listener,
+            kind,
+            host,
+            principal: Principal::anonymous(),
+            peer: None,
+        }
     }
 }

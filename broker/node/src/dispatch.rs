@@ -50,18 +50,31 @@ impl RequestContext {
 }
 
 /// Handles one request frame (without length prefix).
-pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, connection: &mut Connection, frame: &mut [u8]) -> Handled<E> {
+pub(crate) fn handle<E: Env>(
+    broker: &Arc<Broker<E>>,
+    connection: &mut Connection,
+    frame: &mut [u8],
+) -> Handled<E> {
     let (api, version, correlation_id, client_id, body) = match RequestHeader::parse(frame) {
         Ok((header, body)) => {
             let Ok(api) = ApiKey::try_from(header.api_key) else {
                 return Handled::Close(format!("API key {} is not served", header.api_key));
             };
-            (api, header.api_version, header.correlation_id, header.client_id.map(str::to_owned), body)
+            (
+                api,
+                header.api_version,
+                header.correlation_id,
+                header.client_id.map(str::to_owned),
+                body,
+            )
         }
         Err(error) => return Handled::Close(format!("request header: {error}")),
     };
     if api.is_private() && connection.kind != ListenerKind::Internal {
-        return Handled::Close(format!("API {api:?} is private and was asked for on client listener {}", connection.listener));
+        return Handled::Close(format!(
+            "API {api:?} is private and was asked for on client listener {}",
+            connection.listener
+        ));
     }
     broker.metrics().request(api);
     let context = RequestContext {
@@ -101,26 +114,50 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         }
         ApiKey::Metadata => answer_later(broker, context, body, api::metadata::handle),
         ApiKey::ListOffsets => answer(broker, context, body, api::list_offsets::handle),
-        ApiKey::OffsetForLeaderEpoch => answer(broker, context, body, api::offset_for_leader_epoch::handle),
+        ApiKey::OffsetForLeaderEpoch => {
+            answer(broker, context, body, api::offset_for_leader_epoch::handle)
+        }
         ApiKey::DescribeLogDirs => answer(broker, context, body, api::describe_log_dirs::handle),
         ApiKey::DeleteRecords => answer_later(broker, context, body, api::delete_records::handle),
         ApiKey::DescribeCluster => answer(broker, context, body, api::describe_cluster::handle),
-        ApiKey::DescribeTopicPartitions => answer(broker, context, body, api::describe_topic_partitions::handle),
+        ApiKey::DescribeTopicPartitions => answer(
+            broker,
+            context,
+            body,
+            api::describe_topic_partitions::handle,
+        ),
         ApiKey::DescribeConfigs => answer(broker, context, body, api::describe_configs::handle),
         ApiKey::DescribeQuorum => answer_later(broker, context, body, api::describe_quorum::handle),
-        ApiKey::InitProducerId => answer_later(broker, context, body, api::init_producer_id::handle),
+        ApiKey::InitProducerId => {
+            answer_later(broker, context, body, api::init_producer_id::handle)
+        }
         ApiKey::CreateTopics => answer_later(broker, context, body, api::create_topics::handle),
         ApiKey::DeleteTopics => answer_later(broker, context, body, api::delete_topics::handle),
-        ApiKey::CreatePartitions => answer_later(broker, context, body, api::create_partitions::handle),
-        ApiKey::IncrementalAlterConfigs => answer_later(broker, context, body, api::incremental_alter_configs::handle),
+        ApiKey::CreatePartitions => {
+            answer_later(broker, context, body, api::create_partitions::handle)
+        }
+        ApiKey::IncrementalAlterConfigs => answer_later(
+            broker,
+            context,
+            body,
+            api::incremental_alter_configs::handle,
+        ),
         ApiKey::ElectLeaders => answer_later(broker, context, body, api::elect_leaders::handle),
-        ApiKey::AlterPartitionReassignments => {
-            answer_later(broker, context, body, api::alter_partition_reassignments::handle)
+        ApiKey::AlterPartitionReassignments => answer_later(
+            broker,
+            context,
+            body,
+            api::alter_partition_reassignments::handle,
+        ),
+        ApiKey::ListPartitionReassignments => answer_later(
+            broker,
+            context,
+            body,
+            api::list_partition_reassignments::handle,
+        ),
+        ApiKey::FindCoordinator => {
+            answer_later(broker, context, body, groups::find_coordinator::handle)
         }
-        ApiKey::ListPartitionReassignments => {
-            answer_later(broker, context, body, api::list_partition_reassignments::handle)
-        }
-        ApiKey::FindCoordinator => answer_later(broker, context, body, groups::find_coordinator::handle),
         ApiKey::JoinGroup => answer_later(broker, context, body, groups::join_group::handle),
         ApiKey::SyncGroup => answer_later(broker, context, body, groups::sync_group::handle),
         ApiKey::Heartbeat => answer_later(broker, context, body, groups::heartbeat::handle),
@@ -128,18 +165,35 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         ApiKey::OffsetCommit => answer_later(broker, context, body, groups::offset_commit::handle),
         ApiKey::OffsetFetch => answer_later(broker, context, body, groups::offset_fetch::handle),
         ApiKey::RaftMessages => answer(broker, context, body, cluster::handle_raft_messages),
-        ApiKey::RegisterBroker => answer_later(broker, context, body, cluster::handle_register_broker),
-        ApiKey::BrokerHeartbeat => answer_later(broker, context, body, cluster::handle_broker_heartbeat),
-        ApiKey::AlterPartitions => answer_later(broker, context, body, cluster::handle_alter_partitions),
-        ApiKey::FetchMetadata => answer_later(broker, context, body, cluster::handle_fetch_metadata),
-        ApiKey::AllocateProducerIds => answer_later(broker, context, body, cluster::handle_allocate_producer_ids),
-        ApiKey::SetBrokerEndpoints => answer_later(broker, context, body, cluster::handle_set_broker_endpoints),
+        ApiKey::RegisterBroker => {
+            answer_later(broker, context, body, cluster::handle_register_broker)
+        }
+        ApiKey::BrokerHeartbeat => {
+            answer_later(broker, context, body, cluster::handle_broker_heartbeat)
+        }
+        ApiKey::AlterPartitions => {
+            answer_later(broker, context, body, cluster::handle_alter_partitions)
+        }
+        ApiKey::FetchMetadata => {
+            answer_later(broker, context, body, cluster::handle_fetch_metadata)
+        }
+        ApiKey::AllocateProducerIds => {
+            answer_later(broker, context, body, cluster::handle_allocate_producer_ids)
+        }
+        ApiKey::SetBrokerEndpoints => {
+            answer_later(broker, context, body, cluster::handle_set_broker_endpoints)
+        }
         ApiKey::Forward => answer_later(broker, context, body, cluster::handle_forward),
     }
 }
 
 /// Decodes, handles at once, encodes.
-fn answer<E, R, F>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8], handler: F) -> Handled<E>
+fn answer<E, R, F>(
+    broker: &Arc<Broker<E>>,
+    context: RequestContext,
+    body: &[u8],
+    handler: F,
+) -> Handled<E>
 where
     E: Env,
     R: Request,
@@ -155,7 +209,12 @@ where
 }
 
 /// Decodes now, handles as a future, encodes when it is done.
-fn answer_later<E, R, F, Fut>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8], handler: F) -> Handled<E>
+fn answer_later<E, R, F, Fut>(
+    broker: &Arc<Broker<E>>,
+    context: RequestContext,
+    body: &[u8],
+    handler: F,
+) -> Handled<E>
 where
     E: Env,
     R: Request + Send + 'static,
@@ -170,7 +229,10 @@ where
                 let response = handler(broker, context.clone(), request).await;
                 encode(&context, &response)
             });
-            Handled::Pending { future, read_ahead: false }
+            Handled::Pending {
+                future,
+                read_ahead: false,
+            }
         }
         Err(reason) => Handled::Close(reason),
     }
@@ -178,14 +240,26 @@ where
 
 /// Decodes a request body; the error closes the connection, as Kafka's InvalidRequestException does.
 pub(crate) fn decode<R: Request>(context: &RequestContext, body: &[u8]) -> Result<R, String> {
-    R::decode(&mut Reader::new(body), context.version)
-        .map_err(|error| format!("{:?} request version {}: {error}", context.api, context.version))
+    R::decode(&mut Reader::new(body), context.version).map_err(|error| {
+        format!(
+            "{:?} request version {}: {error}",
+            context.api, context.version
+        )
+    })
 }
 
 /// Encodes a response that has no file ranges in it.
 pub(crate) fn encode<E: Env, M: Message>(context: &RequestContext, response: &M) -> Handled<E> {
-    match encode_response(context.correlation_id, context.api, context.version, response) {
+    match encode_response(
+        context.correlation_id,
+        context.api,
+        context.version,
+        response,
+    ) {
         Ok(writer) => Handled::Ready(Response::from(writer.buf)),
-        Err(error) => Handled::Close(format!("{:?} response version {}: {error}", context.api, context.version)),
+        Err(error) => Handled::Close(format!(
+            "{:?} response version {}: {error}",
+            context.api, context.version
+        )),
     }
 }

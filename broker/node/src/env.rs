@@ -34,10 +34,14 @@ pub trait Env: Clone + Send + Sync + 'static {
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static);
 
     /// Runs work that blocks on the disk for long (recovery, retention, fsync) off the event loop.
-    fn run_blocking<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> impl Future<Output = R> + Send;
+    fn run_blocking<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> impl Future<Output = R> + Send;
 
     /// Opens a connection to another broker's internal listener.
-    fn connect(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Self::Peer>> + Send;
+    fn connect(&self, host: &str, port: u16)
+    -> impl Future<Output = io::Result<Self::Peer>> + Send;
 }
 
 /// A connection to another broker. Dropping it closes it.
@@ -45,7 +49,11 @@ pub trait Peer: Send + Sync + 'static {
     /// Sends one request frame (with its 4-byte length prefix) and waits for the frame that answers it
     /// (without the prefix). Calls may overlap; they are answered in the order in which they were made.
     /// After an error, or when `deadline` has passed, the connection is of no further use.
-    fn call(&self, frame: Vec<u8>, deadline: Instant) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
+    fn call(
+        &self,
+        frame: Vec<u8>,
+        deadline: Instant,
+    ) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
 }
 
 /// 128 random bits, for ids.

@@ -15,7 +15,9 @@ const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 
 /// Starts the tasks.
 pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
-    broker.env.spawn(checkpoint_high_watermarks(Arc::clone(broker)));
+    broker
+        .env
+        .spawn(checkpoint_high_watermarks(Arc::clone(broker)));
     broker.env.spawn(checkpoint_logs(Arc::clone(broker)));
     broker.env.spawn(retain(Arc::clone(broker)));
     broker.env.spawn(set_strays_aside(Arc::clone(broker)));
@@ -39,7 +41,9 @@ async fn checkpoint_high_watermarks<E: Env>(broker: Arc<Broker<E>>) {
 
 /// `log.flush.offset.checkpoint.interval.ms`: recovery points, and with them log starts.
 async fn checkpoint_logs<E: Env>(broker: Arc<Broker<E>>) {
-    let interval = millis(i64::from(broker.config.log_flush_offset_checkpoint_interval_ms));
+    let interval = millis(i64::from(
+        broker.config.log_flush_offset_checkpoint_interval_ms,
+    ));
     while pause(&broker, interval).await {
         write(&broker, taffrail_log::CheckpointKind::RecoveryPoint).await;
         write(&broker, taffrail_log::CheckpointKind::LogStart).await;
@@ -52,7 +56,11 @@ async fn write<E: Env>(broker: &Arc<Broker<E>>, kind: taffrail_log::CheckpointKi
             continue;
         }
         let writer = directory.clone();
-        if let Err(error) = broker.env.run_blocking(move || writer.write_checkpoint(kind)).await {
+        if let Err(error) = broker
+            .env
+            .run_blocking(move || writer.write_checkpoint(kind))
+            .await
+        {
             tracing::warn!(directory = %directory.path().display(), %error, ?kind, "checkpoint not written");
         }
     }
@@ -67,7 +75,11 @@ async fn retain<E: Env>(broker: Arc<Broker<E>>) {
             let owned = Arc::clone(&partition);
             let removed = broker
                 .env
-                .run_blocking(move || owned.retire_segments(wall_ms).map_or(Ok(()), |retired| retired.remove()))
+                .run_blocking(move || {
+                    owned
+                        .retire_segments(wall_ms)
+                        .map_or(Ok(()), |retired| retired.remove())
+                })
                 .await;
             if let Err(error) = removed {
                 tracing::warn!(partition = %partition.name(), %error, "files of retired segments are still there");
@@ -91,8 +103,12 @@ async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
 async fn watch_directories<E: Env>(broker: Arc<Broker<E>>) {
     while pause(&broker, DIRECTORY_CHECK).await {
         let directories = broker.replication.directories();
-        if let Some(reason) = directories.first().and_then(|directory| directory.offline())
-            && directories.iter().all(|directory| directory.offline().is_some())
+        if let Some(reason) = directories
+            .first()
+            .and_then(|directory| directory.offline())
+            && directories
+                .iter()
+                .all(|directory| directory.offline().is_some())
         {
             broker.fail(format!("every log directory is offline: {reason}"));
             return;

@@ -64,10 +64,17 @@ impl NodeMetrics {
     /// All metrics at zero, registered in a registry of their own.
     pub(crate) fn new() -> Self {
         let registry = Registry::new();
-        let families = Families { registry: &registry };
-        let requests = families.counters("kafka_network_requestmetrics_requests_total", "Requests handled, by API.", &["request"]);
-        let requests_by_api =
-            ApiKey::all().map(|api| (api, requests.with_label_values(&[&format!("{api:?}")]))).collect();
+        let families = Families {
+            registry: &registry,
+        };
+        let requests = families.counters(
+            "kafka_network_requestmetrics_requests_total",
+            "Requests handled, by API.",
+            &["request"],
+        );
+        let requests_by_api = ApiKey::all()
+            .map(|api| (api, requests.with_label_values(&[&format!("{api:?}")])))
+            .collect();
         let server = "kafka_server_replicamanager_";
         let controller = "kafka_controller_kafkacontroller_";
         Self {
@@ -112,8 +119,14 @@ impl NodeMetrics {
                 "Connections closed because a request could not be answered, by API.",
                 &["request"],
             ),
-            partition_count: families.gauge(&format!("{server}partitioncount"), "Replicas that this broker holds."),
-            leader_count: families.gauge(&format!("{server}leadercount"), "Partitions that this broker leads."),
+            partition_count: families.gauge(
+                &format!("{server}partitioncount"),
+                "Replicas that this broker holds.",
+            ),
+            leader_count: families.gauge(
+                &format!("{server}leadercount"),
+                "Partitions that this broker leads.",
+            ),
             under_replicated_partitions: families.gauge(
                 &format!("{server}underreplicatedpartitions"),
                 "Partitions led here whose ISR is smaller than their replica set.",
@@ -126,15 +139,38 @@ impl NodeMetrics {
                 &format!("{server}offlinereplicacount"),
                 "Replicas of this broker that are offline because of a disk error.",
             ),
-            isr_shrinks: families.counter(&format!("{server}isrshrinks_total"), "ISRs made smaller."),
-            isr_expands: families.counter(&format!("{server}isrexpands_total"), "ISRs made larger."),
-            failed_isr_updates: families.counter(&format!("{server}failedisrupdates_total"), "ISR changes that the controller refused."),
-            active_controller_count: families.gauge(&format!("{controller}activecontrollercount"), "1 on the active controller, else 0."),
-            offline_partitions_count: families.gauge(&format!("{controller}offlinepartitionscount"), "Partitions without a leader."),
-            global_topic_count: families.gauge(&format!("{controller}globaltopiccount"), "Topics in the cluster."),
-            global_partition_count: families.gauge(&format!("{controller}globalpartitioncount"), "Partitions in the cluster."),
-            fenced_broker_count: families.gauge(&format!("{controller}fencedbrokercount"), "Registered brokers that are fenced."),
-            active_broker_count: families.gauge(&format!("{controller}activebrokercount"), "Registered brokers that are not fenced."),
+            isr_shrinks: families
+                .counter(&format!("{server}isrshrinks_total"), "ISRs made smaller."),
+            isr_expands: families
+                .counter(&format!("{server}isrexpands_total"), "ISRs made larger."),
+            failed_isr_updates: families.counter(
+                &format!("{server}failedisrupdates_total"),
+                "ISR changes that the controller refused.",
+            ),
+            active_controller_count: families.gauge(
+                &format!("{controller}activecontrollercount"),
+                "1 on the active controller, else 0.",
+            ),
+            offline_partitions_count: families.gauge(
+                &format!("{controller}offlinepartitionscount"),
+                "Partitions without a leader.",
+            ),
+            global_topic_count: families.gauge(
+                &format!("{controller}globaltopiccount"),
+                "Topics in the cluster.",
+            ),
+            global_partition_count: families.gauge(
+                &format!("{controller}globalpartitioncount"),
+                "Partitions in the cluster.",
+            ),
+            fenced_broker_count: families.gauge(
+                &format!("{controller}fencedbrokercount"),
+                "Registered brokers that are fenced.",
+            ),
+            active_broker_count: families.gauge(
+                &format!("{controller}activebrokercount"),
+                "Registered brokers that are not fenced.",
+            ),
             unclean_leader_elections: families.counter(
                 "kafka_controller_controllerstats_uncleanleaderelections_total",
                 "Leaders elected from outside the ISR, seen by this broker.",
@@ -143,12 +179,18 @@ impl NodeMetrics {
                 "kafka_log_logmanager_offlinelogdirectorycount",
                 "Log directories taken offline by an error.",
             ),
-            metadata_index: families.gauge("taffrail_metadata_index", "The last metadata index applied."),
+            metadata_index: families.gauge(
+                "taffrail_metadata_index",
+                "The last metadata index applied.",
+            ),
             metadata_hash: families.gauge(
                 "taffrail_metadata_hash",
                 "Hash of the metadata image: equal on all brokers at equal index.",
             ),
-            group_count: families.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups coordinated here."),
+            group_count: families.gauge(
+                "kafka_coordinator_group_groupmetadatamanager_numgroups",
+                "Groups coordinated here.",
+            ),
             consumer_lag: families.gauges(
                 "kafka_consumergroup_lag",
                 "High watermark minus committed offset, for groups coordinated here.",
@@ -173,12 +215,19 @@ impl NodeMetrics {
 
     /// Counts a request that was answered by closing the connection.
     pub(crate) fn request_error(&self, api: ApiKey) {
-        self.request_errors.with_label_values(&[&format!("{api:?}")]).inc();
+        self.request_errors
+            .with_label_values(&[&format!("{api:?}")])
+            .inc();
     }
 
     /// The counters of one topic.
     pub(crate) fn topic(&self, name: &str) -> Arc<TopicMetrics> {
-        if let Some(found) = self.by_topic.read().expect("no panic while locked").get(name) {
+        if let Some(found) = self
+            .by_topic
+            .read()
+            .expect("no panic while locked")
+            .get(name)
+        {
             return Arc::clone(found);
         }
         let families = &self.topics;
@@ -191,16 +240,28 @@ impl NodeMetrics {
             failed_produce: families.failed_produce.with_label_values(&[name]),
             failed_fetch: families.failed_fetch.with_label_values(&[name]),
         });
-        self.by_topic.write().expect("no panic while locked").entry(name.to_owned()).or_insert(made).clone()
+        self.by_topic
+            .write()
+            .expect("no panic while locked")
+            .entry(name.to_owned())
+            .or_insert(made)
+            .clone()
     }
 
     /// Forgets a deleted topic's series.
     pub(crate) fn forget_topic(&self, name: &str) {
-        self.by_topic.write().expect("no panic while locked").remove(name);
+        self.by_topic
+            .write()
+            .expect("no panic while locked")
+            .remove(name);
         let families = &self.topics;
-        for family in
-            [&families.messages_in, &families.bytes_in, &families.bytes_out, &families.failed_produce, &families.failed_fetch]
-        {
+        for family in [
+            &families.messages_in,
+            &families.bytes_in,
+            &families.bytes_out,
+            &families.failed_produce,
+            &families.failed_fetch,
+        ] {
             // Absent is fine: the topic may never have been looked up.
             let _absent = family.remove_label_values(&[name]);
         }
@@ -215,25 +276,35 @@ struct Families<'a> {
 impl Families<'_> {
     fn counter(&self, name: &str, help: &str) -> IntCounter {
         let metric = IntCounter::new(name, help).expect("constant metric names are valid");
-        self.registry.register(Box::new(metric.clone())).expect("metric names are unique");
+        self.registry
+            .register(Box::new(metric.clone()))
+            .expect("metric names are unique");
         metric
     }
 
     fn gauge(&self, name: &str, help: &str) -> IntGauge {
         let metric = IntGauge::new(name, help).expect("constant metric names are valid");
-        self.registry.register(Box::new(metric.clone())).expect("metric names are unique");
+        self.registry
+            .register(Box::new(metric.clone()))
+            .expect("metric names are unique");
         metric
     }
 
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        let metric = IntCounterVec::new(Opts::new(name, help), labels).expect("constant metric names are valid");
-        self.registry.register(Box::new(metric.clone())).expect("metric names are unique");
+        let metric = IntCounterVec::new(Opts::new(name, help), labels)
+            .expect("constant metric names are valid");
+        self.registry
+            .register(Box::new(metric.clone()))
+            .expect("metric names are unique");
         metric
     }
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        let metric = IntGaugeVec::new(Opts::new(name, help), labels).expect("constant metric names are valid");
-        self.registry.register(Box::new(metric.clone())).expect("metric names are unique");
+        let metric = IntGaugeVec::new(Opts::new(name, help), labels)
+            .expect("constant metric names are valid");
+        self.registry
+            .register(Box::new(metric.clone()))
+            .expect("metric names are unique");
         metric
     }
 }

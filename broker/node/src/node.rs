@@ -45,7 +45,9 @@ pub struct Node<E: Env> {
 
 impl<E: Env> Clone for Node<E> {
     fn clone(&self) -> Self {
-        Self { broker: Arc::clone(&self.broker) }
+        Self {
+            broker: Arc::clone(&self.broker),
+        }
     }
 }
 
@@ -53,7 +55,9 @@ impl<E: Env> Node<E> {
     /// Puts a node together from its configuration: the typed values and the map they came from, which topics'
     /// defaults are looked up in. Touches nothing on disk yet.
     pub fn new(env: E, config: BrokerConfig, file: ConfigMap) -> Self {
-        Self { broker: Broker::new(env, config, file) }
+        Self {
+            broker: Broker::new(env, config, file),
+        }
     }
 
     /// Opens the log directories, recovers every log, starts the background tasks and registers with the cluster

@@ -48,7 +48,9 @@ pub(crate) fn write<D: Disk>(log: &mut Log<D>, offset: i64, producers: &Producer
     }
     let entries: Vec<_> = producers.snapshot().map(|entry| to_bytes(&entry)).collect();
     let written = match producer_snapshot::encode(&entries) {
-        Ok(bytes) => log.write_producer_snapshot(offset, &bytes).map_err(|error| error.to_string()),
+        Ok(bytes) => log
+            .write_producer_snapshot(offset, &bytes)
+            .map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = written {
@@ -57,7 +59,12 @@ pub(crate) fn write<D: Disk>(log: &mut Log<D>, offset: i64, producers: &Producer
 }
 
 /// The log was cut to `offset`: the producers follow, read back if they had forgotten what counts now.
-pub(crate) fn truncate<D: Disk>(log: &mut Log<D>, offset: i64, producers: &mut Producers, now: Instant) {
+pub(crate) fn truncate<D: Disk>(
+    log: &mut Log<D>,
+    offset: i64,
+    producers: &mut Producers,
+    now: Instant,
+) {
     match producers.handle_truncated(offset) {
         Truncation::Complete => {}
         Truncation::Incomplete => *producers = load(log, producers.settings(), now),

@@ -26,7 +26,10 @@ pub struct ResponseFile<E: Env> {
 /// A response without files is just bytes.
 impl<E: Env> From<Vec<u8>> for Response<E> {
     fn from(buffer: Vec<u8>) -> Self {
-        Self { buffer, files: Vec::new() }
+        Self {
+            buffer,
+            files: Vec::new(),
+        }
     }
 }
 

@@ -168,7 +168,10 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
         .map(|topic| TopicEntry {
             name: topic.name.clone(),
             topic_id: topic.id.to_string(),
-            partitions: (0..).zip(&topic.partitions).map(|(index, state)| partition_entry(broker, topic.id, index, state)).collect(),
+            partitions: (0..)
+                .zip(&topic.partitions)
+                .map(|(index, state)| partition_entry(broker, topic.id, index, state))
+                .collect(),
         })
         .collect();
     AdminState {
@@ -203,7 +206,12 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
     }
 }
 
-fn partition_entry<E: Env>(broker: &Broker<E>, topic: TopicId, index: i32, state: &Partition) -> PartitionEntry {
+fn partition_entry<E: Env>(
+    broker: &Broker<E>,
+    topic: TopicId,
+    index: i32,
+    state: &Partition,
+) -> PartitionEntry {
     let ids = |brokers: &[BrokerId]| brokers.iter().map(|id| id.0).collect::<Vec<_>>();
     let held = broker.partition(TopicPartition::new(topic, index));
     PartitionEntry {
@@ -212,8 +220,15 @@ fn partition_entry<E: Env>(broker: &Broker<E>, topic: TopicId, index: i32, state
         leader_epoch: state.leader_epoch.0,
         replicas: ids(&state.replicas),
         isr: ids(&state.isr),
-        osr: state.replicas.iter().filter(|id| !state.isr.contains(id)).map(|id| id.0).collect(),
-        local: held.and_then(|partition| partition.numbers()).map(local_replica),
+        osr: state
+            .replicas
+            .iter()
+            .filter(|id| !state.isr.contains(id))
+            .map(|id| id.0)
+            .collect(),
+        local: held
+            .and_then(|partition| partition.numbers())
+            .map(local_replica),
     }
 }
 
@@ -245,10 +260,12 @@ pub(crate) fn safe_to_stop<E: Env>(broker: &Arc<Broker<E>>) -> SafeToStop {
     let mut reasons = Vec::new();
     let mut partitions = Vec::new();
     if !broker.cluster.is_caught_up() {
-        reasons.push("this broker has not caught up with the metadata, so it cannot tell".to_owned());
+        reasons
+            .push("this broker has not caught up with the metadata, so it cannot tell".to_owned());
     }
     for topic in image.topics_by_name() {
-        let min_isr = usize::try_from(broker.topic_config(&image, &topic.name).min_insync_replicas).unwrap_or(1);
+        let min_isr = usize::try_from(broker.topic_config(&image, &topic.name).min_insync_replicas)
+            .unwrap_or(1);
         for (index, state) in topic.partitions.iter().enumerate() {
             if !state.replicas.contains(&broker.id) || state.replicas.len() == 1 {
                 continue;
@@ -260,16 +277,26 @@ pub(crate) fn safe_to_stop<E: Env>(broker: &Arc<Broker<E>>) -> SafeToStop {
         }
     }
     if !partitions.is_empty() {
-        reasons.push(format!("{} partitions would fall below min.insync.replicas", partitions.len()));
+        reasons.push(format!(
+            "{} partitions would fall below min.insync.replicas",
+            partitions.len()
+        ));
     }
     let voters = broker.cluster.voters();
     if voters.contains(&broker.id) && voters.len() > 1 {
-        let others_live = voters.iter().filter(|id| **id != broker.id && image.is_active(**id)).count();
+        let others_live = voters
+            .iter()
+            .filter(|id| **id != broker.id && image.is_active(**id))
+            .count();
         if others_live < voters.len() / 2 + 1 {
             reasons.push("the metadata quorum would lose its majority".to_owned());
         }
     }
-    SafeToStop { safe: reasons.is_empty(), reasons, partitions }
+    SafeToStop {
+        safe: reasons.is_empty(),
+        reasons,
+        partitions,
+    }
 }
 
 /// Brings the gauges up to date; counters count by themselves.
@@ -282,7 +309,9 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
     let per_partition = broker.config.metrics_per_partition;
     metrics.partition_offsets.reset();
     for partition in &held {
-        let Some(numbers) = partition.numbers() else { continue };
+        let Some(numbers) = partition.numbers() else {
+            continue;
+        };
         if numbers.role == "leader" {
             leads += 1;
             under_replicated += usize::from(numbers.isr_len < numbers.replicas);
@@ -292,7 +321,10 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
         if per_partition {
             let index = partition.id.partition.to_string();
             let set = |which: &str, offset: i64| {
-                metrics.partition_offsets.with_label_values(&[&*partition.topic, index.as_str(), which]).set(offset);
+                metrics
+                    .partition_offsets
+                    .with_label_values(&[&*partition.topic, index.as_str(), which])
+                    .set(offset);
             };
             set("log_start", numbers.log_start_offset);
             set("high_watermark", numbers.high_watermark);
@@ -305,18 +337,50 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
     }
     metrics.partition_count.set(gauge(held.len()));
     metrics.leader_count.set(leads);
-    metrics.under_replicated_partitions.set(gauge(under_replicated));
-    metrics.under_min_isr_partition_count.set(gauge(under_min_isr));
+    metrics
+        .under_replicated_partitions
+        .set(gauge(under_replicated));
+    metrics
+        .under_min_isr_partition_count
+        .set(gauge(under_min_isr));
     metrics.offline_replica_count.set(gauge(offline));
-    metrics.active_controller_count.set(i64::from(broker.cluster.controller_id() == Some(broker.id)));
-    metrics.offline_partitions_count.set(gauge(image.partitions().filter(|(_, state)| state.leader.is_none()).count()));
-    metrics.global_topic_count.set(gauge(image.topics().count()));
-    metrics.global_partition_count.set(gauge(image.partitions().count()));
-    metrics.fenced_broker_count.set(gauge(image.brokers().filter(|registered| registered.fenced).count()));
-    metrics.active_broker_count.set(gauge(image.brokers().filter(|registered| !registered.fenced).count()));
+    metrics
+        .active_controller_count
+        .set(i64::from(broker.cluster.controller_id() == Some(broker.id)));
+    metrics.offline_partitions_count.set(gauge(
+        image
+            .partitions()
+            .filter(|(_, state)| state.leader.is_none())
+            .count(),
+    ));
+    metrics
+        .global_topic_count
+        .set(gauge(image.topics().count()));
+    metrics
+        .global_partition_count
+        .set(gauge(image.partitions().count()));
+    metrics.fenced_broker_count.set(gauge(
+        image
+            .brokers()
+            .filter(|registered| registered.fenced)
+            .count(),
+    ));
+    metrics.active_broker_count.set(gauge(
+        image
+            .brokers()
+            .filter(|registered| !registered.fenced)
+            .count(),
+    ));
     let directories = broker.replication.directories();
-    metrics.offline_log_directory_count.set(gauge(directories.iter().filter(|directory| directory.offline().is_some()).count()));
-    metrics.metadata_index.set(i64::try_from(index).unwrap_or(i64::MAX));
+    metrics.offline_log_directory_count.set(gauge(
+        directories
+            .iter()
+            .filter(|directory| directory.offline().is_some())
+            .count(),
+    ));
+    metrics
+        .metadata_index
+        .set(i64::try_from(index).unwrap_or(i64::MAX));
     // 53 bits of it: Prometheus keeps numbers as doubles.
     metrics.metadata_hash.set((image.hash() >> 11) as i64);
     let groups = broker.groups.entries(broker);
@@ -326,7 +390,11 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
         for offset in &group.offsets {
             if let Some(lag) = offset.lag {
                 let partition = offset.partition.to_string();
-                let labels = [group.group_id.as_str(), offset.topic.as_str(), partition.as_str()];
+                let labels = [
+                    group.group_id.as_str(),
+                    offset.topic.as_str(),
+                    partition.as_str(),
+                ];
                 metrics.consumer_lag.with_label_values(&labels).set(lag);
             }
         }

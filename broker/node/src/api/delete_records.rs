@@ -25,7 +25,11 @@ use crate::replication::Waiter;
 enum Deletion<E: Env> {
     Refused(ErrorKind),
     /// The leader's log starts at `offset`; the other replicas may lag behind it.
-    Begun { partition: Arc<Partition<E>>, offset: i64, waiter: Arc<Waiter> },
+    Begun {
+        partition: Arc<Partition<E>>,
+        offset: i64,
+        waiter: Arc<Waiter>,
+    },
 }
 
 /// Handles a DeleteRecords request.
@@ -34,12 +38,20 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
-    let deadline = broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let deadline =
+        broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut begun = Vec::new();
     for topic in request.topics {
         let mut partitions = Vec::new();
         for asked in &topic.partitions {
-            let deletion = begin(&broker, &context, &topic.name, asked.partition_index, asked.offset).await;
+            let deletion = begin(
+                &broker,
+                &context,
+                &topic.name,
+                asked.partition_index,
+                asked.offset,
+            )
+            .await;
             partitions.push((asked.partition_index, deletion));
         }
         begun.push((topic.name, partitions));
@@ -50,9 +62,11 @@ pub(crate) async fn handle<E: Env>(
         for (partition_index, deletion) in deletions {
             let result = match deletion {
                 Deletion::Refused(error) => Err(error),
-                Deletion::Begun { partition, offset, waiter } => {
-                    finish(&broker, &partition, offset, waiter, deadline).await
-                }
+                Deletion::Begun {
+                    partition,
+                    offset,
+                    waiter,
+                } => finish(&broker, &partition, offset, waiter, deadline).await,
             };
             partitions.push(DeleteRecordsPartitionResult {
                 partition_index,
@@ -62,7 +76,10 @@ pub(crate) async fn handle<E: Env>(
         }
         topics.push(DeleteRecordsTopicResult { name, partitions });
     }
-    DeleteRecordsResponse { topics, ..DeleteRecordsResponse::default() }
+    DeleteRecordsResponse {
+        topics,
+        ..DeleteRecordsResponse::default()
+    }
 }
 
 async fn begin<E: Env>(
@@ -78,7 +95,11 @@ async fn begin<E: Env>(
             if let Some(retired) = retired {
                 remove(broker, &partition, retired).await;
             }
-            Deletion::Begun { partition, offset, waiter }
+            Deletion::Begun {
+                partition,
+                offset,
+                waiter,
+            }
         }
         Err(error) => Deletion::Refused(error),
     }
@@ -94,22 +115,30 @@ fn try_begin<E: Env>(
     offset: i64,
     waiter: &Arc<Waiter>,
 ) -> Result<Begun<E>, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), topic) {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), topic)
+    {
         return Err(ErrorKind::TopicAuthorizationFailed);
     }
     if is_internal_topic(topic) {
         return Err(ErrorKind::InvalidTopicException);
     }
     let image = broker.cluster.image();
-    let topic_id = image.topic_by_name(topic).ok_or(ErrorKind::UnknownTopicOrPartition)?.id;
+    let topic_id = image
+        .topic_by_name(topic)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?
+        .id;
     let id = TopicPartition::new(topic_id, partition);
-    image.partition(id).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    image
+        .partition(id)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?;
     let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
-    let (offset, retired, reached) = partition.delete_records(offset, broker.env.wall_ms(), waiter)?;
-    if reached {
+    let deletion = partition.delete_records(offset, broker.env.wall_ms(), waiter)?;
+    if deletion.reached {
         waiter.wake();
     }
-    Ok((partition, offset, retired))
+    Ok((partition, deletion.offset, deletion.retired))
 }
 
 async fn remove<E: Env>(broker: &Broker<E>, partition: &Partition<E>, retired: Retired<E::Disk>) {
@@ -136,8 +165,10 @@ async fn finish<E: Env>(
             return Err(ErrorKind::RequestTimedOut);
         }
         waiter = Waiter::new(1);
-        let (_, _, reached) = partition.delete_records(offset, broker.env.wall_ms(), &waiter)?;
-        if reached {
+        if partition
+            .delete_records(offset, broker.env.wall_ms(), &waiter)?
+            .reached
+        {
             waiter.wake();
         }
     }

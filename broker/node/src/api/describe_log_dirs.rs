@@ -20,7 +20,10 @@ pub(crate) fn handle<E: Env>(
     context: &RequestContext,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), "") {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), "")
+    {
         return DescribeLogDirsResponse {
             error_code: ErrorCode::ClusterAuthorizationFailed.code(),
             ..DescribeLogDirsResponse::default()
@@ -28,23 +31,33 @@ pub(crate) fn handle<E: Env>(
     }
     let wanted = |topic: &str, partition: i32| match &request.topics {
         None => true,
-        Some(topics) => topics.iter().any(|asked| asked.topic == topic && asked.partitions.contains(&partition)),
+        Some(topics) => topics
+            .iter()
+            .any(|asked| asked.topic == topic && asked.partitions.contains(&partition)),
     };
-    let mut by_directory: BTreeMap<_, BTreeMap<String, Vec<DescribeLogDirsPartition>>> = BTreeMap::new();
+    let mut by_directory: BTreeMap<_, BTreeMap<String, Vec<DescribeLogDirsPartition>>> =
+        BTreeMap::new();
     for partition in broker.partitions() {
         if !wanted(&partition.topic, partition.id.partition) {
             continue;
         }
-        let Some((path, size)) = partition.placement() else { continue };
-        let lag = partition.numbers().map_or(0, |numbers| (numbers.high_watermark - numbers.log_end_offset).max(0));
-        by_directory.entry(path).or_default().entry(partition.topic.to_string()).or_default().push(
-            DescribeLogDirsPartition {
+        let Some((path, size)) = partition.placement() else {
+            continue;
+        };
+        let lag = partition.numbers().map_or(0, |numbers| {
+            (numbers.high_watermark - numbers.log_end_offset).max(0)
+        });
+        by_directory
+            .entry(path)
+            .or_default()
+            .entry(partition.topic.to_string())
+            .or_default()
+            .push(DescribeLogDirsPartition {
                 partition_index: partition.id.partition,
                 partition_size: i64::try_from(size).unwrap_or(i64::MAX),
                 offset_lag: lag,
                 is_future_key: false,
-            },
-        );
+            });
     }
     let results = broker
         .replication
@@ -54,7 +67,11 @@ pub(crate) fn handle<E: Env>(
             let log_dir = directory.path().display().to_string();
             if directory.offline().is_some() {
                 let error_code = ErrorCode::KafkaStorageError.code();
-                return DescribeLogDirsResult { error_code, log_dir, ..DescribeLogDirsResult::default() };
+                return DescribeLogDirsResult {
+                    error_code,
+                    log_dir,
+                    ..DescribeLogDirsResult::default()
+                };
             }
             let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
             let space = directory.space().ok();
@@ -72,5 +89,8 @@ pub(crate) fn handle<E: Env>(
             }
         })
         .collect();
-    DescribeLogDirsResponse { results, ..DescribeLogDirsResponse::default() }
+    DescribeLogDirsResponse {
+        results,
+        ..DescribeLogDirsResponse::default()
+    }
 }

@@ -16,7 +16,8 @@ use taffrail_log::{Disk, FileRange};
 use taffrail_protocol::frame::encode_response;
 use taffrail_protocol::messages::fetch_request::FetchRequest;
 use taffrail_protocol::messages::fetch_response::{
-    EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+    EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
+    PartitionData,
 };
 use taffrail_protocol::{ErrorCode, Records, Uuid};
 use tokio::sync::Notify;
@@ -53,7 +54,11 @@ pub(crate) struct WaitingFetch {
 pub(crate) type WaitingFetches = BTreeMap<i32, WaitingFetch>;
 
 /// Handles a Fetch request.
-pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, body: &[u8]) -> Handled<E> {
+pub(crate) fn handle<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    body: &[u8],
+) -> Handled<E> {
     let request = match dispatch::decode::<FetchRequest>(context, body) {
         Ok(request) => request,
         Err(reason) => return Handled::Close(reason),
@@ -73,26 +78,45 @@ pub(crate) fn handle<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, 
             done => done,
         }
     });
-    Handled::Pending { future, read_ahead: true }
+    Handled::Pending {
+        future,
+        read_ahead: true,
+    }
 }
 
-fn begin<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, request: FetchRequest) -> Handled<E> {
+fn begin<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    request: FetchRequest,
+) -> Handled<E> {
     let fetcher = match fetcher_of(context, &request) {
         Ok(fetcher) => fetcher,
         Err(error) => return refuse(context, error),
     };
-    let session = broker.replication.sessions().handle_fetch(broker.env.now(), session_fetch(context, &request, fetcher));
+    let session = broker
+        .replication
+        .sessions()
+        .handle_fetch(broker.env.now(), session_fetch(context, &request, fetcher));
     let session = match session {
         Ok(session) => session,
         Err(error) => return refuse(context, error),
     };
-    let named_topics_only = !request.topics.is_empty() && request.topics.iter().all(|topic| topic.partitions.is_empty());
-    let wait = if named_topics_only { 0 } else { u64::try_from(request.max_wait_ms).unwrap_or(0) };
+    let named_topics_only = !request.topics.is_empty()
+        && request
+            .topics
+            .iter()
+            .all(|topic| topic.partitions.is_empty());
+    let wait = if named_topics_only {
+        0
+    } else {
+        u64::try_from(request.max_wait_ms).unwrap_or(0)
+    };
     let mut fetch = Fetch {
         broker: Arc::clone(broker),
         context: context.clone(),
         fetcher,
-        bytes_max: usize::try_from(request.max_bytes.min(broker.config.fetch_max_bytes)).unwrap_or(0),
+        bytes_max: usize::try_from(request.max_bytes.min(broker.config.fetch_max_bytes))
+            .unwrap_or(0),
         bytes_min: usize::try_from(request.min_bytes.min(request.max_bytes)).unwrap_or(0),
         deadline: broker.env.now() + Duration::from_millis(wait),
         session,
@@ -101,19 +125,31 @@ fn begin<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, request: Fet
     if fetch.look(None, true) || wait == 0 {
         return fetch.finish();
     }
-    let waiting = WaitingFetch { waiter: Waiter::new(fetch.missing()), answered: Arc::new(Notify::new()) };
+    let waiting = WaitingFetch {
+        waiter: Waiter::new(fetch.missing()),
+        answered: Arc::new(Notify::new()),
+    };
     if fetch.look(Some(&waiting.waiter), false) {
         return fetch.finish();
     }
     let session_id = fetch.session.id();
-    broker.replication.add_waiting_fetch(session_id, waiting.clone());
-    let guard = WaitingGuard { broker: Arc::clone(broker), session_id, answered: Arc::clone(&waiting.answered) };
+    broker
+        .replication
+        .add_waiting_fetch(session_id, waiting.clone());
+    let guard = WaitingGuard {
+        broker: Arc::clone(broker),
+        session_id,
+        answered: Arc::clone(&waiting.answered),
+    };
     let future = Box::pin(async move {
         let handled = fetch.wait(waiting.waiter).await;
         drop(guard);
         handled
     });
-    Handled::Pending { future, read_ahead: true }
+    Handled::Pending {
+        future,
+        read_ahead: true,
+    }
 }
 
 /// Takes a waiting fetch off the list when it is answered, and also when its connection goes away before.
@@ -125,7 +161,9 @@ struct WaitingGuard<E: Env> {
 
 impl<E: Env> Drop for WaitingGuard<E> {
     fn drop(&mut self) {
-        self.broker.replication.remove_waiting_fetch(self.session_id);
+        self.broker
+            .replication
+            .remove_waiting_fetch(self.session_id);
         self.answered.notify_one();
     }
 }
@@ -133,7 +171,10 @@ impl<E: Env> Drop for WaitingGuard<E> {
 /// Who fetches. Only brokers may say that they are followers, and brokers come in by the internal listener.
 fn fetcher_of(context: &RequestContext, request: &FetchRequest) -> Result<Fetcher, ErrorKind> {
     let (replica_id, replica_epoch) = if context.version >= 15 {
-        (request.replica_state.replica_id, request.replica_state.replica_epoch)
+        (
+            request.replica_state.replica_id,
+            request.replica_state.replica_epoch,
+        )
     } else {
         (request.replica_id, -1)
     };
@@ -144,15 +185,32 @@ fn fetcher_of(context: &RequestContext, request: &FetchRequest) -> Result<Fetche
         return Err(ErrorKind::ClusterAuthorizationFailed);
     }
     let broker_epoch = (replica_epoch >= 0).then_some(BrokerEpoch(replica_epoch));
-    Ok(Fetcher::Follower { broker: BrokerId(replica_id), broker_epoch })
+    Ok(Fetcher::Follower {
+        broker: BrokerId(replica_id),
+        broker_epoch,
+    })
 }
 
-fn session_fetch(context: &RequestContext, request: &FetchRequest, fetcher: Fetcher) -> SessionFetch {
+fn session_fetch(
+    context: &RequestContext,
+    request: &FetchRequest,
+    fetcher: Fetcher,
+) -> SessionFetch {
     let topic_ids = context.version >= TOPIC_ID_VERSION;
     let key = |name: &str, id: Uuid| {
-        if topic_ids { TopicKey::Id(TopicId(id.0)) } else { TopicKey::Name(Arc::from(name)) }
+        if topic_ids {
+            TopicKey::Id(TopicId(id.0))
+        } else {
+            TopicKey::Name(Arc::from(name))
+        }
     };
-    let mut partitions = Vec::with_capacity(request.topics.iter().map(|topic| topic.partitions.len()).sum());
+    let mut partitions = Vec::with_capacity(
+        request
+            .topics
+            .iter()
+            .map(|topic| topic.partitions.len())
+            .sum(),
+    );
     for topic in &request.topics {
         let topic_key = key(&topic.topic, topic.topic_id);
         for partition in &topic.partitions {
@@ -163,7 +221,13 @@ fn session_fetch(context: &RequestContext, request: &FetchRequest, fetcher: Fetc
                 last_fetched_epoch: epoch(partition.last_fetched_epoch),
                 log_start_offset: partition.log_start_offset,
             };
-            partitions.push((PartitionKey { topic: topic_key.clone(), partition: partition.partition }, position));
+            partitions.push((
+                PartitionKey {
+                    topic: topic_key.clone(),
+                    partition: partition.partition,
+                },
+                position,
+            ));
         }
     }
     let forgotten = request
@@ -171,7 +235,10 @@ fn session_fetch(context: &RequestContext, request: &FetchRequest, fetcher: Fetc
         .iter()
         .flat_map(|topic| {
             let topic_key = key(&topic.topic, topic.topic_id);
-            topic.partitions.iter().map(move |partition| PartitionKey { topic: topic_key.clone(), partition: *partition })
+            topic.partitions.iter().map(move |partition| PartitionKey {
+                topic: topic_key.clone(),
+                partition: *partition,
+            })
         })
         .collect();
     SessionFetch {
@@ -223,11 +290,18 @@ impl<E: Env> Fetch<E> {
             }
             self.reads.push((slot, read));
         }
-        answer_now || total >= self.bytes_min || (self.session.is_empty() && self.session.kind() != FetchKind::Incremental)
+        answer_now
+            || total >= self.bytes_min
+            || (self.session.is_empty() && self.session.kind() != FetchKind::Incremental)
     }
 
     fn missing(&self) -> i64 {
-        let found: usize = self.reads.iter().filter_map(|(_, read)| read.range.as_ref()).map(|range| range.length).sum();
+        let found: usize = self
+            .reads
+            .iter()
+            .filter_map(|(_, read)| read.range.as_ref())
+            .map(|range| range.length)
+            .sum();
         i64::try_from(self.bytes_min.saturating_sub(found)).unwrap_or(i64::MAX)
     }
 
@@ -273,10 +347,15 @@ impl<E: Env> Fetch<E> {
         loop {
             waiter.wait(&env, self.deadline).await;
             let superseded = waiter.is_superseded();
-            if self.look(None, false) || superseded || env.now() >= self.deadline || self.broker.is_stopping() {
+            if self.look(None, false)
+                || superseded
+                || env.now() >= self.deadline
+                || self.broker.is_stopping()
+            {
                 return self.finish();
             }
-            env.sleep_until((env.now() + RECHECK_PAUSE).min(self.deadline)).await;
+            env.sleep_until((env.now() + RECHECK_PAUSE).min(self.deadline))
+                .await;
             waiter = Waiter::new(self.missing());
             if self.look(Some(&waiter), false) {
                 return self.finish();
@@ -290,7 +369,9 @@ impl<E: Env> Fetch<E> {
         let mut answer = FetchAnswer::new(&self.context);
         for (slot, read) in reads {
             let included = self.session.include(slot, &answer_of(&read));
-            let Some(cached) = self.session.get(slot) else { continue };
+            let Some(cached) = self.session.get(slot) else {
+                continue;
+            };
             if let (Some(partition), Some(range)) = (&cached.handle, &read.range) {
                 partition.count_read(self.fetcher, range.length);
             }
@@ -301,7 +382,11 @@ impl<E: Env> Fetch<E> {
         let image = self.broker.cluster.image();
         answer.add_leader_hints(&image);
         let random = self.broker.env.random();
-        let session_id = self.broker.replication.sessions().handle_answered(self.broker.env.now(), random, self.session);
+        let session_id = self.broker.replication.sessions().handle_answered(
+            self.broker.env.now(),
+            random,
+            self.session,
+        );
         answer.encode(session_id)
     }
 }
@@ -315,16 +400,23 @@ fn find<E: Env>(
 ) -> Result<Arc<Partition<E>>, ErrorKind> {
     let topic = match &key.topic {
         TopicKey::Id(id) => image.topic(*id).ok_or(ErrorKind::UnknownTopicId)?,
-        TopicKey::Name(name) => image.topic_by_name(name).ok_or(ErrorKind::UnknownTopicOrPartition)?,
+        TopicKey::Name(name) => image
+            .topic_by_name(name)
+            .ok_or(ErrorKind::UnknownTopicOrPartition)?,
     };
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &topic.name) {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), &topic.name)
+    {
         return Err(ErrorKind::TopicAuthorizationFailed);
     }
     let id = TopicPartition::new(topic.id, key.partition);
-    broker.partition(id).ok_or_else(|| match image.partition(id) {
-        Some(_) => ErrorKind::NotLeaderOrFollower,
-        None => ErrorKind::UnknownTopicOrPartition,
-    })
+    broker
+        .partition(id)
+        .ok_or_else(|| match image.partition(id) {
+            Some(_) => ErrorKind::NotLeaderOrFollower,
+            None => ErrorKind::UnknownTopicOrPartition,
+        })
 }
 
 fn answer_of<E: Env>(read: &ReadResult<E>) -> Answer {
@@ -339,7 +431,10 @@ fn answer_of<E: Env>(read: &ReadResult<E>) -> Answer {
 
 /// The whole answer is an error of the session or of the fetcher.
 fn refuse<E: Env>(context: &RequestContext, error: ErrorKind) -> Handled<E> {
-    let response = FetchResponse { error_code: code_of(error).code(), ..FetchResponse::default() };
+    let response = FetchResponse {
+        error_code: code_of(error).code(),
+        ..FetchResponse::default()
+    };
     dispatch::encode(context, &response)
 }
 
@@ -374,7 +469,8 @@ impl<E: Env> FetchAnswer<E> {
                 }
                 self.topics.push(topic);
                 self.ranges.push(Vec::new());
-                self.topic_indexes.insert(key.topic.clone(), self.topics.len() - 1);
+                self.topic_indexes
+                    .insert(key.topic.clone(), self.topics.len() - 1);
                 self.topics.len() - 1
             }
         };
@@ -390,7 +486,10 @@ impl<E: Env> FetchAnswer<E> {
             ..PartitionData::default()
         };
         if let Some(diverging) = read.diverging {
-            data.diverging_epoch = EpochEndOffset { epoch: diverging.epoch.0, end_offset: diverging.end_offset };
+            data.diverging_epoch = EpochEndOffset {
+                epoch: diverging.epoch.0,
+                end_offset: diverging.end_offset,
+            };
         }
         self.topics[index].partitions.push(data);
         self.ranges[index].push(read.range);
@@ -405,15 +504,24 @@ impl<E: Env> FetchAnswer<E> {
         for topic in &mut self.topics {
             let topic_id = TopicId(topic.topic_id.0);
             for partition in &mut topic.partitions {
-                let moved = [ErrorCode::NotLeaderOrFollower.code(), ErrorCode::FencedLeaderEpoch.code()];
+                let moved = [
+                    ErrorCode::NotLeaderOrFollower.code(),
+                    ErrorCode::FencedLeaderEpoch.code(),
+                ];
                 if !moved.contains(&partition.error_code) {
                     continue;
                 }
-                let state = image.partition(TopicPartition::new(topic_id, partition.partition_index));
-                let Some((leader, epoch)) = state.and_then(|state| Some((state.leader?, state.leader_epoch))) else {
+                let state =
+                    image.partition(TopicPartition::new(topic_id, partition.partition_index));
+                let Some((leader, epoch)) =
+                    state.and_then(|state| Some((state.leader?, state.leader_epoch)))
+                else {
                     continue;
                 };
-                partition.current_leader = LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0 };
+                partition.current_leader = LeaderIdAndEpoch {
+                    leader_id: leader.0,
+                    leader_epoch: epoch.0,
+                };
                 leaders.insert(leader);
             }
         }
@@ -437,13 +545,27 @@ impl<E: Env> FetchAnswer<E> {
             ..FetchResponse::default()
         };
         let context = &self.context;
-        let writer = match encode_response(context.correlation_id, context.api, context.version, &response) {
+        let writer = match encode_response(
+            context.correlation_id,
+            context.api,
+            context.version,
+            &response,
+        ) {
             Ok(writer) => writer,
             Err(error) => return Handled::Close(format!("Fetch response: {error}")),
         };
         let ranges = self.ranges.into_iter().flatten().flatten();
         let holes = writer.holes.iter().filter(|hole| hole.length > 0);
-        let files = holes.zip(ranges).map(|(hole, range)| ResponseFile { position: hole.position, range }).collect();
-        Handled::Ready(Response { buffer: writer.buf, files })
+        let files = holes
+            .zip(ranges)
+            .map(|(hole, range)| ResponseFile {
+                position: hole.position,
+                range,
+            })
+            .collect();
+        Handled::Ready(Response {
+            buffer: writer.buf,
+            files,
+        })
     }
 }

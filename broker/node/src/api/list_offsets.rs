@@ -34,7 +34,8 @@ pub(crate) fn handle<E: Env>(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let image = broker.cluster.image();
-    let sees_all = context.kind == ListenerKind::Internal && request.replica_id >= 0 || request.replica_id == DEBUGGING_CONSUMER;
+    let sees_all = context.kind == ListenerKind::Internal && request.replica_id >= 0
+        || request.replica_id == DEBUGGING_CONSUMER;
     let topics = request
         .topics
         .into_iter()
@@ -43,14 +44,22 @@ pub(crate) fn handle<E: Env>(
                 .partitions
                 .iter()
                 .map(|partition| {
-                    let asked = Asked { image: &image, topic: &topic.name, partition, sees_all };
+                    let asked = Asked {
+                        image: &image,
+                        topic: &topic.name,
+                        partition,
+                        sees_all,
+                    };
                     answer(broker, context, &asked)
                 })
                 .collect(),
             name: topic.name,
         })
         .collect();
-    ListOffsetsResponse { topics, ..ListOffsetsResponse::default() }
+    ListOffsetsResponse {
+        topics,
+        ..ListOffsetsResponse::default()
+    }
 }
 
 struct Asked<'a> {
@@ -60,7 +69,11 @@ struct Asked<'a> {
     sees_all: bool,
 }
 
-fn answer<E: Env>(broker: &Broker<E>, context: &RequestContext, asked: &Asked<'_>) -> ListOffsetsPartitionResponse {
+fn answer<E: Env>(
+    broker: &Broker<E>,
+    context: &RequestContext,
+    asked: &Asked<'_>,
+) -> ListOffsetsPartitionResponse {
     let partition_index = asked.partition.partition_index;
     match find(broker, context, asked) {
         Ok((timestamp, offset, leader_epoch)) => ListOffsetsPartitionResponse {
@@ -68,7 +81,11 @@ fn answer<E: Env>(broker: &Broker<E>, context: &RequestContext, asked: &Asked<'_
             error_code: ErrorCode::None.code(),
             timestamp,
             offset,
-            leader_epoch: if context.version >= LEADER_EPOCH_VERSION { leader_epoch } else { -1 },
+            leader_epoch: if context.version >= LEADER_EPOCH_VERSION {
+                leader_epoch
+            } else {
+                -1
+            },
         },
         Err(error) => {
             let error = match error {
@@ -94,16 +111,32 @@ fn find<E: Env>(
     context: &RequestContext,
     asked: &Asked<'_>,
 ) -> Result<(i64, i64, i32), ErrorKind> {
-    let topic = asked.image.topic_by_name(asked.topic).ok_or(ErrorKind::UnknownTopicOrPartition)?;
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), asked.topic) {
+    let topic = asked
+        .image
+        .topic_by_name(asked.topic)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), asked.topic)
+    {
         return Err(ErrorKind::TopicAuthorizationFailed);
     }
     let id = TopicPartition::new(topic.id, asked.partition.partition_index);
-    asked.image.partition(id).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    asked
+        .image
+        .partition(id)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?;
     let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
-    let spec = OffsetSpec::from_wire(asked.partition.timestamp).ok_or(ErrorKind::UnsupportedVersion)?;
-    let fetcher =
-        if asked.sees_all { Fetcher::Follower { broker: broker.id, broker_epoch: None } } else { Fetcher::Consumer };
+    let spec =
+        OffsetSpec::from_wire(asked.partition.timestamp).ok_or(ErrorKind::UnsupportedVersion)?;
+    let fetcher = if asked.sees_all {
+        Fetcher::Follower {
+            broker: broker.id,
+            broker_epoch: None,
+        }
+    } else {
+        Fetcher::Consumer
+    };
     let wire_epoch = asked.partition.current_leader_epoch;
     let expected = (wire_epoch >= 0).then_some(LeaderEpoch(wire_epoch));
     let (found, leader_epoch) = partition.offset_for(spec, fetcher, expected)?;

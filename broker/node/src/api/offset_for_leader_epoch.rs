@@ -7,7 +7,9 @@ use taffrail_core::ids::{LeaderEpoch, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_core::replica::EpochEnd;
 use taffrail_protocol::ErrorCode;
-use taffrail_protocol::messages::offset_for_leader_epoch_request::{OffsetForLeaderEpochRequest, OffsetForLeaderPartition};
+use taffrail_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderEpochRequest, OffsetForLeaderPartition,
+};
 use taffrail_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
 };
@@ -32,12 +34,20 @@ pub(crate) fn handle<E: Env>(
             partitions: topic
                 .partitions
                 .iter()
-                .map(|asked| answer(asked.partition, find(broker, context, &image, &topic.topic, asked)))
+                .map(|asked| {
+                    answer(
+                        asked.partition,
+                        find(broker, context, &image, &topic.topic, asked),
+                    )
+                })
                 .collect(),
             topic: topic.topic,
         })
         .collect();
-    OffsetForLeaderEpochResponse { topics, ..OffsetForLeaderEpochResponse::default() }
+    OffsetForLeaderEpochResponse {
+        topics,
+        ..OffsetForLeaderEpochResponse::default()
+    }
 }
 
 fn find<E: Env>(
@@ -47,14 +57,23 @@ fn find<E: Env>(
     topic: &str,
     asked: &OffsetForLeaderPartition,
 ) -> Result<Option<EpochEnd>, ErrorKind> {
-    let topic_id = image.topic_by_name(topic).ok_or(ErrorKind::UnknownTopicOrPartition)?.id;
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), topic) {
+    let topic_id = image
+        .topic_by_name(topic)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?
+        .id;
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), topic)
+    {
         return Err(ErrorKind::TopicAuthorizationFailed);
     }
     let id = TopicPartition::new(topic_id, asked.partition);
-    image.partition(id).ok_or(ErrorKind::UnknownTopicOrPartition)?;
+    image
+        .partition(id)
+        .ok_or(ErrorKind::UnknownTopicOrPartition)?;
     let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
-    let expected = (asked.current_leader_epoch >= 0).then_some(LeaderEpoch(asked.current_leader_epoch));
+    let expected =
+        (asked.current_leader_epoch >= 0).then_some(LeaderEpoch(asked.current_leader_epoch));
     partition.end_of_epoch(LeaderEpoch(asked.leader_epoch), expected)
 }
 

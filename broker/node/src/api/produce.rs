@@ -11,8 +11,8 @@ use taffrail_core::replica::Acknowledgement;
 use taffrail_protocol::frame::encode_response;
 use taffrail_protocol::messages::produce_request::{PartitionProduceData, ProduceRequest};
 use taffrail_protocol::messages::produce_response::{
-    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, ProduceResponse,
-    TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+    ProduceResponse, TopicProduceResponse,
 };
 use taffrail_protocol::{ErrorCode, Message, Reader, Records};
 
@@ -42,7 +42,12 @@ pub(crate) fn handle<E: Env>(
 ) -> Handled<E> {
     let request = match ProduceRequest::decode(&mut Reader::at(frame, body), context.version) {
         Ok(request) => request,
-        Err(error) => return Handled::Close(format!("Produce request version {}: {error}", context.version)),
+        Err(error) => {
+            return Handled::Close(format!(
+                "Produce request version {}: {error}",
+                context.version
+            ));
+        }
     };
     let acks = request.acks;
     let produce = Produce::append_all(broker, context, &request, frame);
@@ -53,10 +58,16 @@ pub(crate) fn handle<E: Env>(
             None => Handled::NoReply,
         };
     }
-    if produce.waiting.is_empty() || produce.waiter.as_ref().is_some_and(|waiter| waiter.is_over()) {
+    if produce.waiting.is_empty()
+        || produce
+            .waiter
+            .as_ref()
+            .is_some_and(|waiter| waiter.is_over())
+    {
         return produce.finish(broker, context);
     }
-    let deadline = broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let deadline =
+        broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let (broker, context) = (Arc::clone(broker), context.clone());
     let future = Box::pin(async move {
         if let Some(waiter) = &produce.waiter {
@@ -64,7 +75,10 @@ pub(crate) fn handle<E: Env>(
         }
         produce.finish(&broker, &context)
     });
-    Handled::Pending { future, read_ahead: true }
+    Handled::Pending {
+        future,
+        read_ahead: true,
+    }
 }
 
 /// A request whose batches are in the logs, with what its answer waits for.
@@ -84,17 +98,45 @@ struct Waiting<E: Env> {
 }
 
 impl<E: Env> Produce<E> {
-    fn append_all(broker: &Arc<Broker<E>>, context: &RequestContext, request: &ProduceRequest, frame: &mut [u8]) -> Self {
+    fn append_all(
+        broker: &Arc<Broker<E>>,
+        context: &RequestContext,
+        request: &ProduceRequest,
+        frame: &mut [u8],
+    ) -> Self {
         let image = broker.cluster.image();
-        let partitions: usize = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
-        let waiter = (request.acks == -1).then(|| Waiter::new(i64::try_from(partitions).unwrap_or(i64::MAX)));
-        let mut produce = Self { responses: Vec::with_capacity(request.topic_data.len()), waiting: Vec::new(), waiter };
+        let partitions: usize = request
+            .topic_data
+            .iter()
+            .map(|topic| topic.partition_data.len())
+            .sum();
+        let waiter = (request.acks == -1)
+            .then(|| Waiter::new(i64::try_from(partitions).unwrap_or(i64::MAX)));
+        let mut produce = Self {
+            responses: Vec::with_capacity(request.topic_data.len()),
+            waiting: Vec::new(),
+            waiter,
+        };
         for (topic_index, topic) in request.topic_data.iter().enumerate() {
-            let found = find_topic(&image, context.version, &topic.name, TopicId(topic.topic_id.0));
+            let found = find_topic(
+                &image,
+                context.version,
+                &topic.name,
+                TopicId(topic.topic_id.0),
+            );
             let mut answers = Vec::with_capacity(topic.partition_data.len());
             for (partition_index, data) in topic.partition_data.iter().enumerate() {
                 let result = match &found {
-                    Ok((id, name)) => append_one(broker, context, request, produce.waiter.as_ref(), *id, name, data, frame),
+                    Ok((id, name)) => append_one(
+                        broker,
+                        context,
+                        request,
+                        produce.waiter.as_ref(),
+                        *id,
+                        name,
+                        data,
+                        frame,
+                    ),
                     Err(refusal) => Err(refusal.clone()),
                 };
                 let answer = match result {
@@ -108,7 +150,10 @@ impl<E: Env> Produce<E> {
                                 leader_epoch: appended.leader_epoch,
                             });
                         }
-                        PartitionProduceResponse { index: data.index, ..appended.answer }
+                        PartitionProduceResponse {
+                            index: data.index,
+                            ..appended.answer
+                        }
                     }
                     Err(refusal) => refused(data.index, &refusal),
                 };
@@ -132,26 +177,40 @@ impl<E: Env> Produce<E> {
             .iter()
             .flat_map(|topic| &topic.partition_responses)
             .find(|partition| partition.error_code != 0)
-            .map(|partition| ErrorCode::try_from(partition.error_code).unwrap_or(ErrorCode::UnknownServerError))
+            .map(|partition| {
+                ErrorCode::try_from(partition.error_code).unwrap_or(ErrorCode::UnknownServerError)
+            })
     }
 
     /// Looks once more at every partition that had to be waited for, and answers.
     fn finish(mut self, broker: &Arc<Broker<E>>, context: &RequestContext) -> Handled<E> {
         for waiting in &self.waiting {
-            let error = match waiting.partition.acknowledgement(waiting.end_offset, waiting.leader_epoch) {
+            let error = match waiting
+                .partition
+                .acknowledgement(waiting.end_offset, waiting.leader_epoch)
+            {
                 Ok(Acknowledgement::Committed) => continue,
                 Ok(Acknowledgement::TooFew) => ErrorKind::NotEnoughReplicasAfterAppend,
                 Ok(Acknowledgement::Waiting) => ErrorKind::RequestTimedOut,
                 Err(error) => error,
             };
-            let answer = &mut self.responses[waiting.topic_index].partition_responses[waiting.partition_index];
+            let answer = &mut self.responses[waiting.topic_index].partition_responses
+                [waiting.partition_index];
             *answer = refused(answer.index, &ProduceRefusal::from(error));
         }
-        let mut response = ProduceResponse { responses: self.responses, ..ProduceResponse::default() };
+        let mut response = ProduceResponse {
+            responses: self.responses,
+            ..ProduceResponse::default()
+        };
         if context.version >= LEADER_HINT_VERSION {
             add_leader_hints(&broker.cluster.image(), context, &mut response);
         }
-        match encode_response(context.correlation_id, context.api, context.version, &response) {
+        match encode_response(
+            context.correlation_id,
+            context.api,
+            context.version,
+            &response,
+        ) {
             Ok(writer) => Handled::Ready(Response::from(writer.buf)),
             Err(error) => Handled::Close(format!("Produce response: {error}")),
         }
@@ -168,13 +227,23 @@ struct AppendedOne<E: Env> {
 }
 
 /// The topic that a request means: by name up to version 12, by id from 13 on.
-fn find_topic<'a>(image: &'a Image, version: i16, name: &str, id: TopicId) -> Result<(TopicId, &'a str), ProduceRefusal> {
+fn find_topic<'a>(
+    image: &'a Image,
+    version: i16,
+    name: &str,
+    id: TopicId,
+) -> Result<(TopicId, &'a str), ProduceRefusal> {
     let (topic, error) = if version >= 13 {
         (image.topic(id), ErrorKind::UnknownTopicId)
     } else {
-        (image.topic_by_name(name), ErrorKind::UnknownTopicOrPartition)
+        (
+            image.topic_by_name(name),
+            ErrorKind::UnknownTopicOrPartition,
+        )
     };
-    topic.map(|topic| (topic.id, topic.name.as_str())).ok_or(ProduceRefusal::from(error))
+    topic
+        .map(|topic| (topic.id, topic.name.as_str()))
+        .ok_or(ProduceRefusal::from(error))
 }
 
 #[allow(clippy::too_many_arguments)] // one call site; the loop around it holds them all
@@ -197,21 +266,34 @@ fn append_one<E: Env>(
             "this version has no transactions: produce without a transactional.id",
         ));
     }
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), topic) {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), topic)
+    {
         return Err(ErrorKind::TopicAuthorizationFailed.into());
     }
     if is_internal_topic(topic) && context.client_id.as_deref() != Some(ADMIN_CLIENT_ID) {
         return Err(ErrorKind::InvalidTopicException.into());
     }
     let id = TopicPartition::new(topic_id, data.index);
-    let partition = broker.partition(id).ok_or_else(|| not_here(&broker.cluster.image(), id))?;
+    let partition = broker
+        .partition(id)
+        .ok_or_else(|| not_here(&broker.cluster.image(), id))?;
     let Records::Range(range) = &data.records else {
-        return Err(ProduceRefusal::with_message(ErrorKind::InvalidRecord, "the partition has no record batch"));
+        return Err(ProduceRefusal::with_message(
+            ErrorKind::InvalidRecord,
+            "the partition has no record batch",
+        ));
     };
-    let records = frame.get_mut(range.clone()).ok_or(ErrorKind::CorruptMessage)?;
+    let records = frame
+        .get_mut(range.clone())
+        .ok_or(ErrorKind::CorruptMessage)?;
     let appended = partition.append_as_leader(
         &broker.env,
-        AppendRequest { acks: request.acks, zstd_allowed: context.version >= ZSTD_VERSION },
+        AppendRequest {
+            acks: request.acks,
+            zstd_allowed: context.version >= ZSTD_VERSION,
+        },
         records,
         waiter,
     )?;
@@ -261,15 +343,26 @@ fn refused(index: i32, refusal: &ProduceRefusal) -> PartitionProduceResponse {
 fn add_leader_hints(image: &Image, context: &RequestContext, response: &mut ProduceResponse) {
     let mut leaders = std::collections::BTreeSet::new();
     for topic in &mut response.responses {
-        let found = find_topic(image, context.version, &topic.name, TopicId(topic.topic_id.0));
+        let found = find_topic(
+            image,
+            context.version,
+            &topic.name,
+            TopicId(topic.topic_id.0),
+        );
         let Ok((topic_id, _)) = found else { continue };
         for partition in &mut topic.partition_responses {
             if partition.error_code != ErrorCode::NotLeaderOrFollower.code() {
                 continue;
             }
-            let Some(state) = image.partition(TopicPartition::new(topic_id, partition.index)) else { continue };
+            let Some(state) = image.partition(TopicPartition::new(topic_id, partition.index))
+            else {
+                continue;
+            };
             let Some(leader) = state.leader else { continue };
-            partition.current_leader = LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: state.leader_epoch.0 };
+            partition.current_leader = LeaderIdAndEpoch {
+                leader_id: leader.0,
+                leader_epoch: state.leader_epoch.0,
+            };
             leaders.insert(leader);
         }
     }

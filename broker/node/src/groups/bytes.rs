@@ -5,12 +5,16 @@ use std::sync::Arc;
 use taffrail_core::group::{Coordinator, GroupValue, MemberValue, OffsetValue, Record};
 use taffrail_core::ids::TopicId;
 use taffrail_protocol::coordinator_records::{
-    CoordinatorKey, decode_group_metadata_value, decode_offset_commit_value, encode_group_metadata_value,
-    encode_offset_commit_value,
+    CoordinatorKey, decode_group_metadata_value, decode_offset_commit_value,
+    encode_group_metadata_value, encode_offset_commit_value,
 };
 use taffrail_protocol::messages::group_metadata_value::MemberMetadata;
-use taffrail_protocol::messages::{GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue};
-use taffrail_protocol::records::{BatchHeader, RecordBatchBuilder, RecordIter, uncompressed_records};
+use taffrail_protocol::messages::{
+    GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue,
+};
+use taffrail_protocol::records::{
+    BatchHeader, RecordBatchBuilder, RecordIter, uncompressed_records,
+};
 use taffrail_protocol::{DecodeError, Uuid};
 
 /// A batch of a coordinator may decompress to this: Kafka's own are at most a few MiB.
@@ -49,18 +53,31 @@ type KeyAndValue = (Vec<u8>, Option<Vec<u8>>);
 
 fn encode_one(record: &Record) -> Result<KeyAndValue, taffrail_protocol::EncodeError> {
     Ok(match record {
-        Record::Offset { group_id, topic, partition, value } => {
+        Record::Offset {
+            group_id,
+            topic,
+            partition,
+            value,
+        } => {
             let key = CoordinatorKey::OffsetCommit(OffsetCommitKey {
                 group: group_id.clone(),
                 topic: topic.clone(),
                 partition: *partition,
             });
-            let value = value.as_ref().map(|value| encode_offset_commit_value(&offset_value(value))).transpose()?;
+            let value = value
+                .as_ref()
+                .map(|value| encode_offset_commit_value(&offset_value(value)))
+                .transpose()?;
             (key.encode()?, value)
         }
         Record::Group { group_id, value } => {
-            let key = CoordinatorKey::GroupMetadata(GroupMetadataKey { group: group_id.clone() });
-            let value = value.as_ref().map(|value| encode_group_metadata_value(&group_value(value))).transpose()?;
+            let key = CoordinatorKey::GroupMetadata(GroupMetadataKey {
+                group: group_id.clone(),
+            });
+            let value = value
+                .as_ref()
+                .map(|value| encode_group_metadata_value(&group_value(value)))
+                .transpose()?;
             (key.encode()?, value)
         }
     })
@@ -114,13 +131,20 @@ pub(super) fn apply_batch(coordinator: &mut Coordinator, header: &BatchHeader, b
         }
     };
     for record in RecordIter::new(&header, &records) {
-        let decoded = record.map_err(|error| error.to_string()).and_then(|record| {
-            decode_one(record.key.unwrap_or_default(), record.value).map_err(|error| error.to_string())
-        });
+        let decoded = record
+            .map_err(|error| error.to_string())
+            .and_then(|record| {
+                decode_one(record.key.unwrap_or_default(), record.value)
+                    .map_err(|error| error.to_string())
+            });
         match decoded {
             Ok(record) => coordinator.apply(&record),
             Err(error) => {
-                tracing::warn!(base_offset = header.base_offset, error, "a record of a coordinator is left out");
+                tracing::warn!(
+                    base_offset = header.base_offset,
+                    error,
+                    "a record of a coordinator is left out"
+                );
             }
         }
     }
@@ -132,25 +156,31 @@ fn decode_one(key: &[u8], value: Option<&[u8]>) -> Result<Record, DecodeError> {
             group_id: key.group,
             topic: key.topic,
             partition: key.partition,
-            value: value.map(decode_offset_commit_value).transpose()?.map(|value| OffsetValue {
-                offset: value.offset,
-                leader_epoch: value.leader_epoch,
-                metadata: value.metadata,
-                commit_timestamp: value.commit_timestamp,
-                expire_timestamp: value.expire_timestamp,
-                topic_id: TopicId(value.topic_id.0),
-            }),
+            value: value
+                .map(decode_offset_commit_value)
+                .transpose()?
+                .map(|value| OffsetValue {
+                    offset: value.offset,
+                    leader_epoch: value.leader_epoch,
+                    metadata: value.metadata,
+                    commit_timestamp: value.commit_timestamp,
+                    expire_timestamp: value.expire_timestamp,
+                    topic_id: TopicId(value.topic_id.0),
+                }),
         },
         CoordinatorKey::GroupMetadata(key) => Record::Group {
             group_id: key.group,
-            value: value.map(decode_group_metadata_value).transpose()?.map(|value| GroupValue {
-                protocol_type: value.protocol_type,
-                generation: value.generation,
-                protocol: value.protocol,
-                leader: value.leader,
-                state_timestamp: value.current_state_timestamp,
-                members: value.members.into_iter().map(member).collect(),
-            }),
+            value: value
+                .map(decode_group_metadata_value)
+                .transpose()?
+                .map(|value| GroupValue {
+                    protocol_type: value.protocol_type,
+                    generation: value.generation,
+                    protocol: value.protocol,
+                    leader: value.leader,
+                    state_timestamp: value.current_state_timestamp,
+                    members: value.members.into_iter().map(member).collect(),
+                }),
         },
     })
 }

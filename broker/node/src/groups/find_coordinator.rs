@@ -7,8 +7,10 @@ use taffrail_core::group::partition_for;
 use taffrail_core::ids::TopicPartition;
 use taffrail_core::metadata::Listener;
 use taffrail_protocol::ErrorCode;
-use taffrail_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 use taffrail_protocol::messages::FindCoordinatorRequest;
+use taffrail_protocol::messages::find_coordinator_response::{
+    Coordinator, FindCoordinatorResponse,
+};
 
 use super::OFFSETS_TOPIC;
 use crate::access::access_of;
@@ -29,14 +31,21 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
-    let keys = if context.version >= BATCH_VERSION { request.coordinator_keys } else { vec![request.key] };
+    let keys = if context.version >= BATCH_VERSION {
+        request.coordinator_keys
+    } else {
+        vec![request.key]
+    };
     let mut coordinators = Vec::with_capacity(keys.len());
     for key in keys {
         let found = find(&broker, &context, request.key_type, &key).await;
         coordinators.push(coordinator(key, found));
     }
     if context.version >= BATCH_VERSION {
-        return FindCoordinatorResponse { coordinators, ..FindCoordinatorResponse::default() };
+        return FindCoordinatorResponse {
+            coordinators,
+            ..FindCoordinatorResponse::default()
+        };
     }
     let only = coordinators.pop().unwrap_or_default();
     FindCoordinatorResponse {
@@ -51,40 +60,72 @@ pub(crate) async fn handle<E: Env>(
 
 type Found = Result<(i32, Listener), (ErrorKind, Option<String>)>;
 
-async fn find<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, key_type: i8, key: &str) -> Found {
+async fn find<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    key_type: i8,
+    key: &str,
+) -> Found {
     match key_type {
         GROUP => {}
         TRANSACTION => {
             let text = "this version has no transactions: use a producer without transactional.id";
             return Err((ErrorKind::InvalidRequest, Some(text.to_owned())));
         }
-        other => return Err((ErrorKind::InvalidRequest, Some(format!("key type {other} is not known")))),
+        other => {
+            return Err((
+                ErrorKind::InvalidRequest,
+                Some(format!("key type {other} is not known")),
+            ));
+        }
     }
     if key.is_empty() {
         return Err((ErrorKind::InvalidGroupId, None));
     }
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), key) {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), key)
+    {
         return Err((ErrorKind::GroupAuthorizationFailed, None));
     }
     let unavailable = (ErrorKind::CoordinatorNotAvailable, None);
-    if broker.cluster.image().topic_by_name(OFFSETS_TOPIC).is_none() {
+    if broker
+        .cluster
+        .image()
+        .topic_by_name(OFFSETS_TOPIC)
+        .is_none()
+    {
         create_offsets_topic(broker).await?;
     }
     let image = broker.cluster.image();
-    let topic = image.topic_by_name(OFFSETS_TOPIC).ok_or_else(|| unavailable.clone())?;
+    let topic = image
+        .topic_by_name(OFFSETS_TOPIC)
+        .ok_or_else(|| unavailable.clone())?;
     let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
-    let state = image.partition(TopicPartition::new(topic.id, partition_for(key, count))).ok_or_else(|| unavailable.clone())?;
-    let leader = state.leader.filter(|leader| image.is_active(*leader)).ok_or_else(|| unavailable.clone())?;
-    let listener = image.listener(leader, &context.listener).ok_or(unavailable)?;
+    let state = image
+        .partition(TopicPartition::new(topic.id, partition_for(key, count)))
+        .ok_or_else(|| unavailable.clone())?;
+    let leader = state
+        .leader
+        .filter(|leader| image.is_active(*leader))
+        .ok_or_else(|| unavailable.clone())?;
+    let listener = image
+        .listener(leader, &context.listener)
+        .ok_or(unavailable)?;
     Ok((leader.0, listener.clone()))
 }
 
-async fn create_offsets_topic<E: Env>(broker: &Arc<Broker<E>>) -> Result<(), (ErrorKind, Option<String>)> {
+async fn create_offsets_topic<E: Env>(
+    broker: &Arc<Broker<E>>,
+) -> Result<(), (ErrorKind, Option<String>)> {
     let config = &broker.config;
     let configs = [
         ("cleanup.policy", "compact".to_owned()),
         ("compression.type", "producer".to_owned()),
-        ("segment.bytes", config.offsets_topic_segment_bytes.to_string()),
+        (
+            "segment.bytes",
+            config.offsets_topic_segment_bytes.to_string(),
+        ),
     ];
     let created = broker
         .cluster

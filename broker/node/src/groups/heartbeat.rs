@@ -19,14 +19,27 @@ pub(crate) async fn handle<E: Env>(
     request: HeartbeatRequest,
 ) -> HeartbeatResponse {
     let error = beat(&broker, &context, request).err();
-    HeartbeatResponse { error_code: optional_code(error), ..HeartbeatResponse::default() }
+    HeartbeatResponse {
+        error_code: optional_code(error),
+        ..HeartbeatResponse::default()
+    }
 }
 
-fn beat<E: Env>(broker: &Arc<Broker<E>>, context: &RequestContext, request: HeartbeatRequest) -> Result<(), ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &request.group_id) {
+fn beat<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    request: HeartbeatRequest,
+) -> Result<(), ErrorKind> {
+    if !broker.authorizer.allows(
+        &context.principal,
+        access_of(context.api),
+        &request.group_id,
+    ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let found = broker.groups.shard_of(&broker.cluster.image(), &request.group_id);
+    let found = broker
+        .groups
+        .shard_of(&broker.cluster.image(), &request.group_id);
     let shard = match found {
         // While it loads nobody's session ends, so the member may take it that all is well (Kafka does).
         Err(ErrorKind::CoordinatorLoadInProgress) => return Ok(()),

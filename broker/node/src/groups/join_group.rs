@@ -5,7 +5,9 @@ use std::sync::Arc;
 use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{JoinGroup, JoinReply};
 use taffrail_protocol::messages::JoinGroupRequest;
-use taffrail_protocol::messages::join_group_response::{JoinGroupResponse, JoinGroupResponseMember};
+use taffrail_protocol::messages::join_group_response::{
+    JoinGroupResponse, JoinGroupResponseMember,
+};
 
 use crate::access::access_of;
 use crate::broker::Broker;
@@ -23,12 +25,14 @@ pub(crate) async fn handle<E: Env>(
     request: JoinGroupRequest,
 ) -> JoinGroupResponse {
     let member_id = request.member_id.clone();
-    let reply = join(&broker, &context, request).await.unwrap_or_else(|error| JoinReply {
-        error: Some(error),
-        generation: -1,
-        member_id,
-        ..JoinReply::default()
-    });
+    let reply = join(&broker, &context, request)
+        .await
+        .unwrap_or_else(|error| JoinReply {
+            error: Some(error),
+            generation: -1,
+            member_id,
+            ..JoinReply::default()
+        });
     JoinGroupResponse {
         error_code: optional_code(reply.error),
         generation_id: reply.generation,
@@ -59,10 +63,16 @@ async fn join<E: Env>(
     context: &RequestContext,
     request: JoinGroupRequest,
 ) -> Result<JoinReply, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &request.group_id) {
+    if !broker.authorizer.allows(
+        &context.principal,
+        access_of(context.api),
+        &request.group_id,
+    ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker.groups.shard_of(&broker.cluster.image(), &request.group_id)?;
+    let shard = broker
+        .groups
+        .shard_of(&broker.cluster.image(), &request.group_id)?;
     let request = JoinGroup {
         group_id: request.group_id,
         member_id: request.member_id,
@@ -70,7 +80,11 @@ async fn join<E: Env>(
         client_id: context.client_id.clone().unwrap_or_default(),
         client_host: format!("/{}", context.host),
         session_timeout_ms: request.session_timeout_ms,
-        rebalance_timeout_ms: if context.version >= 1 { request.rebalance_timeout_ms } else { request.session_timeout_ms },
+        rebalance_timeout_ms: if context.version >= 1 {
+            request.rebalance_timeout_ms
+        } else {
+            request.session_timeout_ms
+        },
         protocol_type: request.protocol_type,
         protocols: request
             .protocols
@@ -82,7 +96,8 @@ async fn join<E: Env>(
         random: u128::from_be_bytes(random_id(&broker.env)),
     };
     let receiver = shard.join(broker, |turn, token| {
-        turn.coordinator.handle_join_group(turn.now, turn.wall_ms, token, &request, turn.effects)
+        turn.coordinator
+            .handle_join_group(turn.now, turn.wall_ms, token, &request, turn.effects)
     })?;
     // The sender goes with the coordinator: it moved, and the client has to look for it.
     let reply = receiver.await.map_err(|_| ErrorKind::NotCoordinator)?;

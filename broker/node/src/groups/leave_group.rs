@@ -24,10 +24,18 @@ pub(crate) async fn handle<E: Env>(
 ) -> LeaveGroupResponse {
     let reply = leave(&broker, &context, request)
         .await
-        .unwrap_or_else(|error| LeaveReply { error: Some(error), members: Vec::new() });
+        .unwrap_or_else(|error| LeaveReply {
+            error: Some(error),
+            members: Vec::new(),
+        });
     if context.version < BATCH_VERSION {
-        let error = reply.error.or_else(|| reply.members.first().and_then(|(_, error)| *error));
-        return LeaveGroupResponse { error_code: optional_code(error), ..LeaveGroupResponse::default() };
+        let error = reply
+            .error
+            .or_else(|| reply.members.first().and_then(|(_, error)| *error));
+        return LeaveGroupResponse {
+            error_code: optional_code(error),
+            ..LeaveGroupResponse::default()
+        };
     }
     LeaveGroupResponse {
         error_code: optional_code(reply.error),
@@ -49,19 +57,37 @@ async fn leave<E: Env>(
     context: &RequestContext,
     request: LeaveGroupRequest,
 ) -> Result<LeaveReply, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &request.group_id) {
+    if !broker.authorizer.allows(
+        &context.principal,
+        access_of(context.api),
+        &request.group_id,
+    ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker.groups.shard_of(&broker.cluster.image(), &request.group_id)?;
+    let shard = broker
+        .groups
+        .shard_of(&broker.cluster.image(), &request.group_id)?;
     let members = if context.version < BATCH_VERSION {
-        vec![LeaveMember { member_id: request.member_id, group_instance_id: None }]
+        vec![LeaveMember {
+            member_id: request.member_id,
+            group_instance_id: None,
+        }]
     } else {
         let named = request.members.into_iter();
-        named.map(|member| LeaveMember { member_id: member.member_id, group_instance_id: member.group_instance_id }).collect()
+        named
+            .map(|member| LeaveMember {
+                member_id: member.member_id,
+                group_instance_id: member.group_instance_id,
+            })
+            .collect()
     };
-    let request = LeaveGroup { group_id: request.group_id, members };
+    let request = LeaveGroup {
+        group_id: request.group_id,
+        members,
+    };
     let reply = shard.decide(broker, |turn| {
-        turn.coordinator.handle_leave_group(turn.now, turn.wall_ms, &request, turn.effects)
+        turn.coordinator
+            .handle_leave_group(turn.now, turn.wall_ms, &request, turn.effects)
     })?;
     shard.committed(broker, reply).await
 }

@@ -43,7 +43,11 @@ pub(super) fn start<E: Env>(broker: &Arc<Broker<E>>, id: TopicPartition, epoch: 
 }
 
 /// Applies every record of the log. Nobody but the coordinator appends to it, so its end stands still meanwhile.
-fn load<E: Env>(broker: &Broker<E>, partition: &Partition<E>, epoch: LeaderEpoch) -> Result<(Coordinator, i64), ErrorKind> {
+fn load<E: Env>(
+    broker: &Broker<E>,
+    partition: &Partition<E>,
+    epoch: LeaderEpoch,
+) -> Result<(Coordinator, i64), ErrorKind> {
     let mut coordinator = Coordinator::new(broker.groups.settings);
     let (mut offset, end_offset) = partition.own_range(epoch)?;
     while offset < end_offset {

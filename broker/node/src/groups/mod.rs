@@ -88,7 +88,9 @@ impl<E: Env> Groups<E> {
         if group_id.is_empty() {
             return Err(ErrorKind::InvalidGroupId);
         }
-        let topic = image.topic_by_name(OFFSETS_TOPIC).ok_or(ErrorKind::NotCoordinator)?;
+        let topic = image
+            .topic_by_name(OFFSETS_TOPIC)
+            .ok_or(ErrorKind::NotCoordinator)?;
         let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
         match self.slots().get(&partition_for(group_id, count)) {
             Some(Slot::Active(shard)) => Ok(Arc::clone(shard)),
@@ -98,7 +100,13 @@ impl<E: Env> Groups<E> {
     }
 
     /// Coordinators come and go with the leadership of their partitions.
-    pub(crate) fn apply_metadata(&self, broker: &Arc<Broker<E>>, old: &Image, new: &Image, changes: &Changes) {
+    pub(crate) fn apply_metadata(
+        &self,
+        broker: &Arc<Broker<E>>,
+        old: &Image,
+        new: &Image,
+        changes: &Changes,
+    ) {
         if let Some(topic) = old.topic_by_name(OFFSETS_TOPIC)
             && changes.removed_topics.contains_key(&topic.id)
         {
@@ -108,9 +116,17 @@ impl<E: Env> Groups<E> {
             let removed: BTreeSet<String> = changes.removed_topics.values().cloned().collect();
             load::forget_topics(broker, removed);
         }
-        let Some(topic) = new.topic_by_name(OFFSETS_TOPIC) else { return };
-        for id in changes.partitions.iter().filter(|id| id.topic_id == topic.id) {
-            let Some(state) = new.partition(*id) else { continue };
+        let Some(topic) = new.topic_by_name(OFFSETS_TOPIC) else {
+            return;
+        };
+        for id in changes
+            .partitions
+            .iter()
+            .filter(|id| id.topic_id == topic.id)
+        {
+            let Some(state) = new.partition(*id) else {
+                continue;
+            };
             let leads = state.leader == Some(broker.id);
             self.elect(broker, *id, leads.then_some(state.leader_epoch));
         }
@@ -150,7 +166,8 @@ impl<E: Env> Groups<E> {
                 Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
             }
         }
-        self.timer_started.call_once(|| broker.env.spawn(keep_time(Arc::clone(broker))));
+        self.timer_started
+            .call_once(|| broker.env.spawn(keep_time(Arc::clone(broker))));
         self.wake.notify_one();
     }
 
@@ -181,12 +198,14 @@ impl<E: Env> Groups<E> {
         for shard in self.active() {
             shard.look(|coordinator| {
                 for (group_id, group) in coordinator.groups() {
-                    let offsets = group.offsets().map(|(topic, partition, value)| GroupOffset {
-                        topic: topic.to_owned(),
-                        partition,
-                        committed: value.offset,
-                        lag: lag(broker, &image, topic, partition, value.offset),
-                    });
+                    let offsets = group
+                        .offsets()
+                        .map(|(topic, partition, value)| GroupOffset {
+                            topic: topic.to_owned(),
+                            partition,
+                            committed: value.offset,
+                            lag: lag(broker, &image, topic, partition, value.offset),
+                        });
                     entries.push(GroupEntry {
                         group_id: group_id.to_owned(),
                         state: coordinator.state(group_id).to_string(),
@@ -215,7 +234,13 @@ impl<E: Env> Groups<E> {
 }
 
 /// How far a group is behind, where this broker holds a replica that tells.
-fn lag<E: Env>(broker: &Broker<E>, image: &Image, topic: &str, partition: i32, committed: i64) -> Option<i64> {
+fn lag<E: Env>(
+    broker: &Broker<E>,
+    image: &Image,
+    topic: &str,
+    partition: i32,
+    committed: i64,
+) -> Option<i64> {
     let topic_id = image.topic_by_name(topic)?.id;
     let held = broker.partition(TopicPartition::new(topic_id, partition))?;
     Some((held.numbers()?.high_watermark - committed).max(0))

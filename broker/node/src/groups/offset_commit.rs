@@ -7,7 +7,9 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{CommitPartition, OffsetCommit};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::{Image, Topic};
-use taffrail_protocol::messages::offset_commit_request::{OffsetCommitRequest, OffsetCommitRequestTopic};
+use taffrail_protocol::messages::offset_commit_request::{
+    OffsetCommitRequest, OffsetCommitRequestTopic,
+};
 use taffrail_protocol::messages::offset_commit_response::{
     OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -37,8 +39,13 @@ pub(crate) async fn handle<E: Env>(
         let found = find_topic(&image, context.version, topic);
         for partition in &topic.partitions {
             let known = found.and_then(|found| {
-                let index = usize::try_from(partition.partition_index).map_err(|_| ErrorKind::UnknownTopicOrPartition)?;
-                found.partitions.get(index).map(|_| found).ok_or(ErrorKind::UnknownTopicOrPartition)
+                let index = usize::try_from(partition.partition_index)
+                    .map_err(|_| ErrorKind::UnknownTopicOrPartition)?;
+                found
+                    .partitions
+                    .get(index)
+                    .map(|_| found)
+                    .ok_or(ErrorKind::UnknownTopicOrPartition)
             });
             refused.push_back(known.err());
             if let Ok(found) = known {
@@ -79,14 +86,25 @@ pub(crate) async fn handle<E: Env>(
                 .collect(),
         })
         .collect();
-    OffsetCommitResponse { topics, ..OffsetCommitResponse::default() }
+    OffsetCommitResponse {
+        topics,
+        ..OffsetCommitResponse::default()
+    }
 }
 
-fn find_topic<'a>(image: &'a Image, version: i16, topic: &OffsetCommitRequestTopic) -> Result<&'a Topic, ErrorKind> {
+fn find_topic<'a>(
+    image: &'a Image,
+    version: i16,
+    topic: &OffsetCommitRequestTopic,
+) -> Result<&'a Topic, ErrorKind> {
     if version >= TOPIC_ID_VERSION {
-        image.topic(TopicId(topic.topic_id.0)).ok_or(ErrorKind::UnknownTopicId)
+        image
+            .topic(TopicId(topic.topic_id.0))
+            .ok_or(ErrorKind::UnknownTopicId)
     } else {
-        image.topic_by_name(&topic.name).ok_or(ErrorKind::UnknownTopicOrPartition)
+        image
+            .topic_by_name(&topic.name)
+            .ok_or(ErrorKind::UnknownTopicOrPartition)
     }
 }
 
@@ -96,10 +114,16 @@ async fn commit<E: Env>(
     request: &OffsetCommitRequest,
     offsets: Vec<CommitPartition>,
 ) -> Result<Vec<Option<ErrorKind>>, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &request.group_id) {
+    if !broker.authorizer.allows(
+        &context.principal,
+        access_of(context.api),
+        &request.group_id,
+    ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker.groups.shard_of(&broker.cluster.image(), &request.group_id)?;
+    let shard = broker
+        .groups
+        .shard_of(&broker.cluster.image(), &request.group_id)?;
     let commit = OffsetCommit {
         group_id: request.group_id.clone(),
         generation: request.generation_id_or_member_epoch,
@@ -109,6 +133,9 @@ async fn commit<E: Env>(
         knows_group_id_not_found: context.version >= GROUP_ID_NOT_FOUND_VERSION,
         offsets,
     };
-    let reply = shard.decide(broker, |turn| turn.coordinator.handle_offset_commit(turn.now, turn.wall_ms, &commit))?;
+    let reply = shard.decide(broker, |turn| {
+        turn.coordinator
+            .handle_offset_commit(turn.now, turn.wall_ms, &commit)
+    })?;
     shard.committed(broker, reply).await
 }

@@ -8,10 +8,12 @@ use taffrail_core::group::{Decision, FetchedOffset};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
 use taffrail_protocol::Uuid;
-use taffrail_protocol::messages::offset_fetch_request::{OffsetFetchRequest, OffsetFetchRequestGroup};
+use taffrail_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequest, OffsetFetchRequestGroup,
+};
 use taffrail_protocol::messages::offset_fetch_response::{
-    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 
 use crate::access::access_of;
@@ -41,16 +43,34 @@ pub(crate) async fn handle<E: Env>(
         for group in request.groups {
             groups.push(fetch_group(&broker, &context, group).await);
         }
-        return OffsetFetchResponse { groups, ..OffsetFetchResponse::default() };
+        return OffsetFetchResponse {
+            groups,
+            ..OffsetFetchResponse::default()
+        };
     }
-    let wanted: Wanted =
-        request.topics.map(|topics| topics.into_iter().map(|topic| (topic.name, topic.partition_indexes)).collect());
+    let wanted: Wanted = request.topics.map(|topics| {
+        topics
+            .into_iter()
+            .map(|topic| (topic.name, topic.partition_indexes))
+            .collect()
+    });
     match fetch(&broker, &context, &request.group_id, wanted.as_deref()).await {
-        Ok(offsets) => OffsetFetchResponse { topics: old_topics(offsets), ..OffsetFetchResponse::default() },
+        Ok(offsets) => OffsetFetchResponse {
+            topics: old_topics(offsets),
+            ..OffsetFetchResponse::default()
+        },
         Err(error) => {
             // Before there was an error of the whole, every partition carried it.
-            let topics = if context.version < ERROR_VERSION { refused(wanted.unwrap_or_default(), error) } else { Vec::new() };
-            OffsetFetchResponse { topics, error_code: code_of(error).code(), ..OffsetFetchResponse::default() }
+            let topics = if context.version < ERROR_VERSION {
+                refused(wanted.unwrap_or_default(), error)
+            } else {
+                Vec::new()
+            };
+            OffsetFetchResponse {
+                topics,
+                error_code: code_of(error).code(),
+                ..OffsetFetchResponse::default()
+            }
         }
     }
 }
@@ -83,9 +103,17 @@ async fn fetch_group<E: Env>(
     };
     let mut topics = new_topics(offsets, &image, by_id);
     if error.is_none() {
-        topics.extend(unknown.into_iter().map(|(topic_id, partitions)| unknown_topic(topic_id, partitions)));
+        topics.extend(
+            unknown
+                .into_iter()
+                .map(|(topic_id, partitions)| unknown_topic(topic_id, partitions)),
+        );
     }
-    OffsetFetchResponseGroup { group_id: group.group_id, topics, error_code: optional_code(error) }
+    OffsetFetchResponseGroup {
+        group_id: group.group_id,
+        topics,
+        error_code: optional_code(error),
+    }
 }
 
 async fn fetch<E: Env>(
@@ -94,7 +122,10 @@ async fn fetch<E: Env>(
     group_id: &str,
     wanted: Option<&[(String, Vec<i32>)]>,
 ) -> Result<Vec<FetchedOffset>, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), group_id) {
+    if !broker
+        .authorizer
+        .allows(&context.principal, access_of(context.api), group_id)
+    {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
     let shard = broker.groups.shard_of(&broker.cluster.image(), group_id)?;
@@ -144,17 +175,26 @@ fn refused(wanted: Vec<(String, Vec<i32>)>, error: ErrorKind) -> Vec<OffsetFetch
     };
     wanted
         .into_iter()
-        .map(|(name, partitions)| OffsetFetchResponseTopic { name, partitions: partitions.into_iter().map(partition).collect() })
+        .map(|(name, partitions)| OffsetFetchResponseTopic {
+            name,
+            partitions: partitions.into_iter().map(partition).collect(),
+        })
         .collect()
 }
 
-fn new_topics(offsets: Vec<FetchedOffset>, image: &Image, by_id: bool) -> Vec<OffsetFetchResponseTopics> {
+fn new_topics(
+    offsets: Vec<FetchedOffset>,
+    image: &Image,
+    by_id: bool,
+) -> Vec<OffsetFetchResponseTopics> {
     let topics = by_topic(offsets).into_iter();
     topics
         // A topic that is gone has no id that could be told.
         .filter(|(name, _)| !by_id || image.topic_by_name(name).is_some())
         .map(|(name, offsets)| OffsetFetchResponseTopics {
-            topic_id: image.topic_by_name(&name).map_or(Uuid::default(), |topic| Uuid(topic.id.0)),
+            topic_id: image
+                .topic_by_name(&name)
+                .map_or(Uuid::default(), |topic| Uuid(topic.id.0)),
             name,
             partitions: offsets
                 .into_iter()

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Coordinator, Decision, Effect, JoinReply, Record, RequestToken, SyncReply};
+use taffrail_core::group::{
+    Coordinator, Decision, Effect, JoinReply, Record, RequestToken, SyncReply,
+};
 use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::Acknowledgement;
 use taffrail_core::time::Instant;
@@ -52,7 +54,12 @@ pub(super) struct Turn<'a> {
 
 impl<E: Env> Shard<E> {
     /// A coordinator that has read its log up to `end_offset`.
-    pub(super) fn new(partition: Arc<Partition<E>>, epoch: LeaderEpoch, coordinator: Coordinator, end_offset: i64) -> Arc<Self> {
+    pub(super) fn new(
+        partition: Arc<Partition<E>>,
+        epoch: LeaderEpoch,
+        coordinator: Coordinator,
+        end_offset: i64,
+    ) -> Arc<Self> {
         Arc::new(Self {
             partition,
             epoch,
@@ -82,7 +89,11 @@ impl<E: Env> Shard<E> {
     }
 
     /// A heartbeat changes no replicated state and is answered at once.
-    pub(super) fn heartbeat(&self, now: Instant, request: &taffrail_core::group::Heartbeat) -> Result<(), ErrorKind> {
+    pub(super) fn heartbeat(
+        &self,
+        now: Instant,
+        request: &taffrail_core::group::Heartbeat,
+    ) -> Result<(), ErrorKind> {
         let mut state = self.lock();
         if state.failed {
             return Err(ErrorKind::NotCoordinator);
@@ -121,7 +132,10 @@ impl<E: Env> Shard<E> {
             state.joins.insert(token, sender);
             token
         };
-        self.decide(broker, |turn| Decision { records: decide(turn, token), reply: () })?;
+        self.decide(broker, |turn| Decision {
+            records: decide(turn, token),
+            reply: (),
+        })?;
         Ok(receiver)
     }
 
@@ -139,7 +153,10 @@ impl<E: Env> Shard<E> {
             state.syncs.insert(token, sender);
             token
         };
-        self.decide(broker, |turn| Decision { records: decide(turn, token), reply: () })?;
+        self.decide(broker, |turn| Decision {
+            records: decide(turn, token),
+            reply: (),
+        })?;
         Ok(receiver)
     }
 
@@ -150,7 +167,9 @@ impl<E: Env> Shard<E> {
             return;
         }
         let decided = self.decide_quietly(broker, |turn| Decision {
-            records: turn.coordinator.handle_timeout(turn.now, turn.wall_ms, turn.effects),
+            records: turn
+                .coordinator
+                .handle_timeout(turn.now, turn.wall_ms, turn.effects),
             reply: (),
         });
         if let Err(error) = decided {
@@ -160,7 +179,11 @@ impl<E: Env> Shard<E> {
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let state = self.lock();
-        if state.failed { None } else { state.coordinator.next_deadline() }
+        if state.failed {
+            None
+        } else {
+            state.coordinator.next_deadline()
+        }
     }
 
     /// As `decide`, but called by the timer, which it need not wake.
@@ -180,11 +203,19 @@ impl<E: Env> Shard<E> {
     }
 
     /// Waits until what a reply speaks of is committed.
-    pub(super) async fn committed<R>(&self, broker: &Arc<Broker<E>>, reply: Reply<R>) -> Result<R, ErrorKind> {
+    pub(super) async fn committed<R>(
+        &self,
+        broker: &Arc<Broker<E>>,
+        reply: Reply<R>,
+    ) -> Result<R, ErrorKind> {
         let deadline = broker.env.now() + broker.groups.commit_timeout;
         loop {
             let waiter = Waiter::new(1);
-            match self.partition.wait_for_commit(reply.end_offset, self.epoch, &waiter).map_err(|_| ErrorKind::NotCoordinator)? {
+            match self
+                .partition
+                .wait_for_commit(reply.end_offset, self.epoch, &waiter)
+                .map_err(|_| ErrorKind::NotCoordinator)?
+            {
                 Acknowledgement::Committed => return Ok(reply.reply),
                 Acknowledgement::TooFew => return Err(ErrorKind::CoordinatorNotAvailable),
                 Acknowledgement::Waiting => {}
@@ -206,14 +237,20 @@ impl<E: Env> Shard<E> {
             return Err(ErrorKind::NotCoordinator);
         }
         // Asked before, so that a passing lack of replicas does not cost the coordinator.
-        self.partition.check_own_append(self.epoch).map_err(|error| match error {
-            ErrorKind::NotEnoughReplicas => ErrorKind::CoordinatorNotAvailable,
-            _ => ErrorKind::NotCoordinator,
-        })?;
+        self.partition
+            .check_own_append(self.epoch)
+            .map_err(|error| match error {
+                ErrorKind::NotEnoughReplicas => ErrorKind::CoordinatorNotAvailable,
+                _ => ErrorKind::NotCoordinator,
+            })?;
         let (now, wall_ms) = (broker.env.now(), broker.env.wall_ms());
         let mut effects = std::mem::take(&mut state.effects);
-        let decision =
-            decide(Turn { coordinator: &mut state.coordinator, effects: &mut effects, now, wall_ms });
+        let decision = decide(Turn {
+            coordinator: &mut state.coordinator,
+            effects: &mut effects,
+            now,
+            wall_ms,
+        });
         for records in bytes::batches(&decision.records, broker.groups.settings.batch_bytes_max) {
             let appended = bytes::encode(records, wall_ms)
                 .map_err(|reason| tracing::error!(reason, "a coordinator's records cannot be written"))
@@ -235,7 +272,10 @@ impl<E: Env> Shard<E> {
         }
         state.release(&mut effects);
         state.effects = effects;
-        Ok(Reply { reply: decision.reply, end_offset: state.end_offset })
+        Ok(Reply {
+            reply: decision.reply,
+            end_offset: state.end_offset,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

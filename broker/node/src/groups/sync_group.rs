@@ -20,7 +20,10 @@ pub(crate) async fn handle<E: Env>(
 ) -> SyncGroupResponse {
     let reply = sync(&broker, &context, request)
         .await
-        .unwrap_or_else(|error| SyncReply { error: Some(error), ..SyncReply::default() });
+        .unwrap_or_else(|error| SyncReply {
+            error: Some(error),
+            ..SyncReply::default()
+        });
     SyncGroupResponse {
         error_code: optional_code(reply.error),
         protocol_type: reply.protocol_type,
@@ -35,10 +38,16 @@ async fn sync<E: Env>(
     context: &RequestContext,
     request: SyncGroupRequest,
 ) -> Result<SyncReply, ErrorKind> {
-    if !broker.authorizer.allows(&context.principal, access_of(context.api), &request.group_id) {
+    if !broker.authorizer.allows(
+        &context.principal,
+        access_of(context.api),
+        &request.group_id,
+    ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker.groups.shard_of(&broker.cluster.image(), &request.group_id)?;
+    let shard = broker
+        .groups
+        .shard_of(&broker.cluster.image(), &request.group_id)?;
     let request = SyncGroup {
         group_id: request.group_id,
         generation: request.generation_id,
@@ -53,7 +62,8 @@ async fn sync<E: Env>(
             .collect(),
     };
     let receiver = shard.sync(broker, |turn, token| {
-        turn.coordinator.handle_sync_group(turn.now, turn.wall_ms, token, &request, turn.effects)
+        turn.coordinator
+            .handle_sync_group(turn.now, turn.wall_ms, token, &request, turn.effects)
     })?;
     let reply = receiver.await.map_err(|_| ErrorKind::NotCoordinator)?;
     shard.committed(broker, reply).await

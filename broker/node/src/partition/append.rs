@@ -48,13 +48,21 @@ pub(crate) struct ProduceRefusal {
 
 impl From<ErrorKind> for ProduceRefusal {
     fn from(kind: ErrorKind) -> Self {
-        Self { kind, message: None, records: Vec::new() }
+        Self {
+            kind,
+            message: None,
+            records: Vec::new(),
+        }
     }
 }
 
 impl ProduceRefusal {
     pub(crate) fn with_message(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: Some(message.into()), records: Vec::new() }
+        Self {
+            kind,
+            message: Some(message.into()),
+            records: Vec::new(),
+        }
     }
 }
 
@@ -70,11 +78,24 @@ impl<E: Env> Partition<E> {
     ) -> Result<Appended, ProduceRefusal> {
         let wall_ms = env.wall_ms();
         let config = Arc::clone(&self.log_config.read().expect("no panic while locked"));
-        let rules = ProduceRules { config: &config, now_ms: wall_ms, zstd_allowed: request.zstd_allowed };
-        let result = check_produce(records, &rules).map_err(|refusal| produce_refusal(&refusal)).and_then(|mut checked| {
-            let (header, log_append_time_ms) = (checked.header, checked.log_append_time_ms);
-            self.admit_and_append(env, request, &header, checked.bytes(records), waiter, log_append_time_ms)
-        });
+        let rules = ProduceRules {
+            config: &config,
+            now_ms: wall_ms,
+            zstd_allowed: request.zstd_allowed,
+        };
+        let result = check_produce(records, &rules)
+            .map_err(|refusal| produce_refusal(&refusal))
+            .and_then(|mut checked| {
+                let (header, log_append_time_ms) = (checked.header, checked.log_append_time_ms);
+                self.admit_and_append(
+                    env,
+                    request,
+                    &header,
+                    checked.bytes(records),
+                    waiter,
+                    log_append_time_ms,
+                )
+            });
         if result.is_err() {
             self.metrics.failed_produce.inc();
         }
@@ -90,11 +111,18 @@ impl<E: Env> Partition<E> {
     }
 
     /// Appends a batch that this broker made itself (a coordinator's records), in the epoch in which it was decided.
-    pub(crate) fn append_own(&self, env: &E, leader_epoch: LeaderEpoch, batch: &mut [u8]) -> Result<Appended, ErrorKind> {
+    pub(crate) fn append_own(
+        &self,
+        env: &E,
+        leader_epoch: LeaderEpoch,
+        batch: &mut [u8],
+    ) -> Result<Appended, ErrorKind> {
         let mut replica = self.lock();
         match &replica.role {
             Role::Leader(leader) if leader.leader_epoch() == leader_epoch => {}
-            Role::Leader(_) | Role::Follower(_) | Role::Idle => return Err(ErrorKind::NotLeaderOrFollower),
+            Role::Leader(_) | Role::Follower(_) | Role::Idle => {
+                return Err(ErrorKind::NotLeaderOrFollower);
+            }
         }
         self.append_locked(&mut replica, env, batch, None, None, -1)
     }
@@ -109,8 +137,12 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let acknowledgement = match &replica.role {
-            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => leader.acknowledgement(end_offset),
-            Role::Leader(_) | Role::Follower(_) | Role::Idle => return Err(ErrorKind::NotLeaderOrFollower),
+            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => {
+                leader.acknowledgement(end_offset)
+            }
+            Role::Leader(_) | Role::Follower(_) | Role::Idle => {
+                return Err(ErrorKind::NotLeaderOrFollower);
+            }
         };
         if acknowledgement == Acknowledgement::Waiting {
             replica.waiters.add_produce(end_offset, waiter);
@@ -119,9 +151,15 @@ impl<E: Env> Partition<E> {
     }
 
     /// Whether an acks=all append that ended at `end_offset` (exclusive) in `leader_epoch` may be answered.
-    pub(crate) fn acknowledgement(&self, end_offset: i64, leader_epoch: LeaderEpoch) -> Result<Acknowledgement, ErrorKind> {
+    pub(crate) fn acknowledgement(
+        &self,
+        end_offset: i64,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<Acknowledgement, ErrorKind> {
         match &self.lock().role {
-            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => Ok(leader.acknowledgement(end_offset)),
+            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => {
+                Ok(leader.acknowledgement(end_offset))
+            }
             Role::Leader(_) | Role::Follower(_) | Role::Idle => Err(ErrorKind::NotLeaderOrFollower),
         }
     }
@@ -150,8 +188,17 @@ impl<E: Env> Partition<E> {
                 return Ok(duplicate(replica, kept, waiter));
             }
         }
-        let appended = self.append_locked(replica, env, records, producer.as_ref(), waiter, log_append_time_ms)?;
-        self.metrics.messages_in.inc_by(u64::try_from(header.record_count).unwrap_or(0));
+        let appended = self.append_locked(
+            replica,
+            env,
+            records,
+            producer.as_ref(),
+            waiter,
+            log_append_time_ms,
+        )?;
+        self.metrics
+            .messages_in
+            .inc_by(u64::try_from(header.record_count).unwrap_or(0));
         self.metrics.bytes_in.inc_by(records.len() as u64);
         Ok(appended)
     }
@@ -171,17 +218,21 @@ impl<E: Env> Partition<E> {
             return Err(ErrorKind::NotLeaderOrFollower);
         };
         let leader_epoch = leader.leader_epoch();
-        let appended = log.append_leader(records, leader_epoch.0, wall_ms).map_err(|error| {
-            tracing::warn!(partition = %self.name(), %error, "append failed");
-            storage_error(&error)
-        })?;
+        let appended = log
+            .append_leader(records, leader_epoch.0, wall_ms)
+            .map_err(|error| {
+                tracing::warn!(partition = %self.name(), %error, "append failed");
+                storage_error(&error)
+            })?;
         if let Some(offset) = appended.rolled {
             // Before this batch is counted: the snapshot is of what lies below the new segment.
             producer_snapshots::write(log, offset, &replica.producers);
             self.flushes.push(self.id);
         }
         if let Some(batch) = producer {
-            replica.producers.handle_append(now, batch, appended.first_offset);
+            replica
+                .producers
+                .handle_append(now, batch, appended.first_offset);
         }
         let (end_offset, log_start_offset) = (log.log_end_offset(), log.log_start_offset());
         let bytes = i64::try_from(appended.bytes).unwrap_or(i64::MAX);
@@ -205,9 +256,15 @@ impl<E: Env> Partition<E> {
 }
 
 /// Registers the waiter unless what it waits for has happened.
-fn wait_for<E: Env>(replica: &mut Replica<E>, end_offset: i64, waiter: Option<&Arc<Waiter>>) -> bool {
+fn wait_for<E: Env>(
+    replica: &mut Replica<E>,
+    end_offset: i64,
+    waiter: Option<&Arc<Waiter>>,
+) -> bool {
     let Some(waiter) = waiter else { return false };
-    let Role::Leader(leader) = &replica.role else { return false };
+    let Role::Leader(leader) = &replica.role else {
+        return false;
+    };
     if leader.acknowledgement(end_offset) == Acknowledgement::Committed {
         return false;
     }
@@ -216,11 +273,16 @@ fn wait_for<E: Env>(replica: &mut Replica<E>, end_offset: i64, waiter: Option<&A
 }
 
 /// A batch that was appended before: its offsets and time of then; acks=all waits for it like for a new one.
-fn duplicate<E: Env>(replica: &mut Replica<E>, kept: KeptBatch, waiter: Option<&Arc<Waiter>>) -> Appended {
+fn duplicate<E: Env>(
+    replica: &mut Replica<E>,
+    kept: KeptBatch,
+    waiter: Option<&Arc<Waiter>>,
+) -> Appended {
     let end_offset = kept.last_offset + 1;
     let waits = wait_for(replica, end_offset, waiter);
     let log = replica.log.as_ref();
-    let stamped = log.is_some_and(|log| log.config().timestamp_type == TimestampType::LogAppendTime);
+    let stamped =
+        log.is_some_and(|log| log.config().timestamp_type == TimestampType::LogAppendTime);
     Appended {
         base_offset: kept.base_offset,
         end_offset,
@@ -255,6 +317,9 @@ fn produce_refusal(refusal: &Refusal) -> ProduceRefusal {
     ProduceRefusal {
         kind,
         message: Some(refusal.to_string()),
-        records: records.iter().map(|record| (record.index, record.message.clone())).collect(),
+        records: records
+            .iter()
+            .map(|record| (record.index, record.message.clone()))
+            .collect(),
     }
 }

@@ -13,7 +13,11 @@ impl<E: Env> Partition<E> {
         let flush_ack = replica.flush_ack;
         let log = replica.log.as_mut()?;
         // Without flush=ack only what lies below the active segment is worth an fsync: the rest follows at its roll.
-        let end_offset = if flush_ack { i64::MAX } else { log.active_base_offset() };
+        let end_offset = if flush_ack {
+            i64::MAX
+        } else {
+            log.active_base_offset()
+        };
         match log.begin_flush(end_offset) {
             Ok(flush) => flush,
             Err(error) => {

@@ -1,6 +1,5 @@
 //! The follower's side: what to ask the leader for, and what to do with its answer, under one lock.
 
-
 use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::{FetchPosition, FetchedPartition, FollowerAction, WaitReason};
 use taffrail_core::time::Instant;
@@ -31,7 +30,9 @@ impl<E: Env> Partition<E> {
     pub(crate) fn fetch_position(&self, now: Instant) -> Result<FetchPosition, FollowerStep> {
         let replica = self.lock();
         match &replica.role {
-            Role::Follower(follower) => follower.fetch_position(now).ok_or_else(|| waiting(follower, now)),
+            Role::Follower(follower) => follower
+                .fetch_position(now)
+                .ok_or_else(|| waiting(follower, now)),
             Role::Leader(_) | Role::Idle => Err(FollowerStep::Leave),
         }
     }
@@ -58,11 +59,18 @@ impl<E: Env> Partition<E> {
     }
 
     /// The leader of `asked_in` told its earliest offset.
-    pub(crate) fn handle_leader_log_start(&self, env: &E, asked_in: LeaderEpoch, log_start_offset: i64) -> FollowerStep {
+    pub(crate) fn handle_leader_log_start(
+        &self,
+        env: &E,
+        asked_in: LeaderEpoch,
+        log_start_offset: i64,
+    ) -> FollowerStep {
         let now = env.now();
         let mut guard = self.lock();
         let replica = &mut *guard;
-        let Role::Follower(follower) = &mut replica.role else { return FollowerStep::Leave };
+        let Role::Follower(follower) = &mut replica.role else {
+            return FollowerStep::Leave;
+        };
         let action = follower.handle_leader_log_start(now, asked_in, log_start_offset);
         self.act(replica, env, action)
     }
@@ -70,7 +78,9 @@ impl<E: Env> Partition<E> {
     /// The leader could not be asked.
     pub(crate) fn handle_fetch_failed(&self, now: Instant) -> FollowerStep {
         let mut replica = self.lock();
-        let Role::Follower(follower) = &mut replica.role else { return FollowerStep::Leave };
+        let Role::Follower(follower) = &mut replica.role else {
+            return FollowerStep::Leave;
+        };
         follower.handle_failed(now);
         waiting(follower, now)
     }
@@ -82,7 +92,9 @@ impl<E: Env> Partition<E> {
         };
         let done = match action {
             FollowerAction::Ignore | FollowerAction::Append => return FollowerStep::Fetch,
-            FollowerAction::AskLogStart => return FollowerStep::AskLogStart(follower.leader_epoch()),
+            FollowerAction::AskLogStart => {
+                return FollowerStep::AskLogStart(follower.leader_epoch());
+            }
             FollowerAction::Wait(reason) => {
                 match reason {
                     WaitReason::Metadata(error) | WaitReason::Error(error) => {
@@ -143,10 +155,14 @@ impl<E: Env> Partition<E> {
             }
             for (header, _) in Batches::new(&records[..appended.bytes]).flatten() {
                 if let Some(producer) = producer_batch(&header) {
-                    replica.producers.handle_append(now, &producer, header.base_offset);
+                    replica
+                        .producers
+                        .handle_append(now, &producer, header.base_offset);
                 }
             }
-            self.metrics.replication_bytes_in.inc_by(appended.bytes as u64);
+            self.metrics
+                .replication_bytes_in
+                .inc_by(appended.bytes as u64);
             if replica.flush_ack
                 && let Err(error) = log.flush()
             {
@@ -176,14 +192,23 @@ impl<E: Env> Partition<E> {
     }
 }
 
-fn follow_log_start<D: taffrail_log::Disk>(name: &str, log: &mut Log<D>, log_start_offset: i64, wall_ms: i64) {
-    match log.advance_log_start_to(log_start_offset, wall_ms).and_then(|retired| retired.remove()) {
+fn follow_log_start<D: taffrail_log::Disk>(
+    name: &str,
+    log: &mut Log<D>,
+    log_start_offset: i64,
+    wall_ms: i64,
+) {
+    match log
+        .advance_log_start_to(log_start_offset, wall_ms)
+        .and_then(|retired| retired.remove())
+    {
         Ok(()) => {}
-        Err(error) => tracing::warn!(partition = name, %error, "the leader's log start could not be followed"),
+        Err(error) => {
+            tracing::warn!(partition = name, %error, "the leader's log start could not be followed")
+        }
     }
 }
 
 fn waiting(follower: &taffrail_core::replica::Follower, now: Instant) -> FollowerStep {
     FollowerStep::Wait(follower.next_deadline().unwrap_or(now))
 }
-

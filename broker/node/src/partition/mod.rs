@@ -100,10 +100,24 @@ pub(crate) struct PartitionParts<E: Env> {
 impl<E: Env> Partition<E> {
     /// A replica whose log is open; its role comes with the metadata.
     pub(crate) fn new(parts: PartitionParts<E>) -> Arc<Self> {
-        let PartitionParts { id, topic, me, metrics, proposals, flushes, log, producers, config, settings } = parts;
-        let checkpointed = log.directory().checkpointed(CheckpointKind::HighWatermark, &topic, id.partition);
-        let high_watermark =
-            checkpointed.unwrap_or(log.log_start_offset()).clamp(log.log_start_offset(), log.log_end_offset());
+        let PartitionParts {
+            id,
+            topic,
+            me,
+            metrics,
+            proposals,
+            flushes,
+            log,
+            producers,
+            config,
+            settings,
+        } = parts;
+        let checkpointed =
+            log.directory()
+                .checkpointed(CheckpointKind::HighWatermark, &topic, id.partition);
+        let high_watermark = checkpointed
+            .unwrap_or(log.log_start_offset())
+            .clamp(log.log_start_offset(), log.log_end_offset());
         let log_config = RwLock::new(Arc::clone(log.config()));
         Arc::new(Self {
             id,
@@ -151,7 +165,11 @@ impl<E: Env> Partition<E> {
         let log = replica.log.as_ref()?;
         let poisoned = log.poisoned().is_some();
         let mut numbers = ReplicaNumbers {
-            role: if poisoned { "offline" } else { replica.role.name() },
+            role: if poisoned {
+                "offline"
+            } else {
+                replica.role.name()
+            },
             log_start_offset: log.log_start_offset(),
             high_watermark: replica.high_watermark(),
             log_end_offset: log.log_end_offset(),
@@ -178,7 +196,9 @@ impl<E: Env> Partition<E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Replica<E>> {
-        self.replica.lock().expect("no panic while a replica is locked")
+        self.replica
+            .lock()
+            .expect("no panic while a replica is locked")
     }
 
     /// Carries out what the leader's core decided.
@@ -218,7 +238,8 @@ impl<E: Env> Replica<E> {
         let bytes = if high_watermark >= log.log_end_offset() {
             self.unseen_bytes
         } else {
-            (i128::from(self.unseen_bytes) * i128::from(seen_records) / i128::from(unseen_records)) as i64
+            (i128::from(self.unseen_bytes) * i128::from(seen_records) / i128::from(unseen_records))
+                as i64
         };
         self.unseen_bytes -= bytes;
         self.waiters.high_watermark_moved(high_watermark, bytes);
@@ -270,7 +291,11 @@ pub(crate) fn storage_error(error: &LogError) -> ErrorKind {
 pub(crate) fn log_config(config: &TopicConfig, random: u64) -> LogConfig {
     use taffrail_core::config::{CompressionType, TimestampType};
     use taffrail_protocol::records::{Compression, TimestampType as StoredTimestampType};
-    let jitter = if config.segment_jitter_ms > 0 { (random >> 1) as i64 % config.segment_jitter_ms } else { 0 };
+    let jitter = if config.segment_jitter_ms > 0 {
+        (random >> 1) as i64 % config.segment_jitter_ms
+    } else {
+        0
+    };
     LogConfig {
         segment_bytes: unsigned(config.effective_segment_bytes()),
         segment_ms: config.effective_segment_ms(),
@@ -311,8 +336,11 @@ pub(crate) fn replica_settings(
     broker: &taffrail_core::config::BrokerConfig,
 ) -> taffrail_core::replica::Settings {
     taffrail_core::replica::Settings {
-        replica_lag_time_max: Duration::from_millis(u64::try_from(broker.replica_lag_time_max_ms).unwrap_or(0)),
-        replica_lag_messages_max: (broker.replica_lag_max_messages > 0).then_some(broker.replica_lag_max_messages),
+        replica_lag_time_max: Duration::from_millis(
+            u64::try_from(broker.replica_lag_time_max_ms).unwrap_or(0),
+        ),
+        replica_lag_messages_max: (broker.replica_lag_max_messages > 0)
+            .then_some(broker.replica_lag_max_messages),
         min_insync_replicas: usize::try_from(config.min_insync_replicas).unwrap_or(1),
         flush_ack: config.flush == FlushPolicy::Ack,
     }

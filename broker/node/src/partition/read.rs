@@ -5,7 +5,9 @@ use std::sync::Arc;
 use taffrail_core::error::ErrorKind;
 use taffrail_core::fetch_session::Position;
 use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch};
-use taffrail_core::replica::{EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch};
+use taffrail_core::replica::{
+    EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch,
+};
 use taffrail_core::time::Instant;
 use taffrail_log::{Disk, FileRange, Log, OffsetSpec, ReadLimits, TimestampOffset};
 
@@ -17,7 +19,10 @@ use crate::replication::{VisibleEnd, Waiter};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetcher {
     Consumer,
-    Follower { broker: BrokerId, broker_epoch: Option<BrokerEpoch> },
+    Follower {
+        broker: BrokerId,
+        broker_epoch: Option<BrokerEpoch>,
+    },
 }
 
 /// One partition of a fetch.
@@ -58,8 +63,15 @@ impl<E: Env> ReadResult<E> {
 
 impl<E: Env> Partition<E> {
     /// Reads from a position. With a waiter, registers it under the same lock if there was nothing wrong.
-    pub(crate) fn read(&self, now: Instant, request: &ReadRequest, waiter: Option<&Arc<Waiter>>) -> ReadResult<E> {
-        let result = self.try_read(now, request, waiter).unwrap_or_else(ReadResult::refused);
+    pub(crate) fn read(
+        &self,
+        now: Instant,
+        request: &ReadRequest,
+        waiter: Option<&Arc<Waiter>>,
+    ) -> ReadResult<E> {
+        let result = self
+            .try_read(now, request, waiter)
+            .unwrap_or_else(ReadResult::refused);
         if result.error.is_some() {
             self.metrics.failed_fetch.inc();
         }
@@ -100,7 +112,9 @@ impl<E: Env> Partition<E> {
             diverging: None,
             range: None,
         };
-        match check_fetch(from, log_start_offset, log_end_offset, |epoch| end_of_epoch(log, epoch)) {
+        match check_fetch(from, log_start_offset, log_end_offset, |epoch| {
+            end_of_epoch(log, epoch)
+        }) {
             FetchCheck::Read => {}
             FetchCheck::Diverging(end) => {
                 result.diverging = Some(end);
@@ -108,10 +122,16 @@ impl<E: Env> Partition<E> {
             }
             FetchCheck::Refused(error) => {
                 // A follower learns where the log starts with the very answer, so that it need not ask.
-                return Ok(ReadResult { error: Some(error), ..result });
+                return Ok(ReadResult {
+                    error: Some(error),
+                    ..result
+                });
             }
         }
-        if let Fetcher::Follower { broker, broker_epoch } = request.fetcher
+        if let Fetcher::Follower {
+            broker,
+            broker_epoch,
+        } = request.fetcher
             && request.note_follower
         {
             let fetch = FollowerFetch {
@@ -131,7 +151,11 @@ impl<E: Env> Partition<E> {
             Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
             Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
         };
-        let limits = ReadLimits { max_bytes: request.bytes_max, min_one: request.min_one, end_offset };
+        let limits = ReadLimits {
+            max_bytes: request.bytes_max,
+            min_one: request.min_one,
+            end_offset,
+        };
         result.range = log.read(from.fetch_offset, limits).map_err(|error| {
             tracing::warn!(partition = %self.name(), offset = from.fetch_offset, %error, "read failed");
             storage_error(&error)
@@ -168,8 +192,13 @@ impl<E: Env> Partition<E> {
             (Err(_), OffsetSpec::Earliest) => leader.high_watermark(),
             (Err(error), _) => return Err(error),
         };
-        let found = log.find_offset(spec, end_offset).map_err(|error| storage_error(&error))?;
-        let epoch = found.as_ref().and_then(|found| log.epochs().epoch_at(found.offset)).map_or(leader.leader_epoch(), LeaderEpoch);
+        let found = log
+            .find_offset(spec, end_offset)
+            .map_err(|error| storage_error(&error))?;
+        let epoch = found
+            .as_ref()
+            .and_then(|found| log.epochs().epoch_at(found.offset))
+            .map_or(leader.leader_epoch(), LeaderEpoch);
         Ok((found, epoch))
     }
 
@@ -184,7 +213,10 @@ impl<E: Env> Partition<E> {
             return Err(ErrorKind::NotLeaderOrFollower);
         };
         check_leader_epoch(current_leader_epoch, leader.leader_epoch())?;
-        Ok(end_of_epoch(log, epoch).map(|end| EpochEnd { end_offset: end.end_offset.max(log.log_start_offset()), ..end }))
+        Ok(end_of_epoch(log, epoch).map(|end| EpochEnd {
+            end_offset: end.end_offset.max(log.log_start_offset()),
+            ..end
+        }))
     }
 
     /// Log start and log end of a partition that this broker leads in this epoch.
@@ -200,12 +232,25 @@ impl<E: Env> Partition<E> {
 
     /// What a coordinator replays: the batches from `offset` on below `end_offset`, as bytes, at most about
     /// `bytes_max`; the caller has seen that this broker leads. Empty at the end.
-    pub(crate) fn read_own(&self, offset: i64, end_offset: i64, bytes_max: usize) -> Result<Vec<u8>, ErrorKind> {
+    pub(crate) fn read_own(
+        &self,
+        offset: i64,
+        end_offset: i64,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, ErrorKind> {
         let range = {
             let mut replica = self.lock();
             let log = replica.log.as_mut().ok_or(ErrorKind::NotLeaderOrFollower)?;
             let offset = offset.max(log.log_start_offset());
-            log.read(offset, ReadLimits { max_bytes: bytes_max, min_one: true, end_offset }).map_err(|error| storage_error(&error))?
+            log.read(
+                offset,
+                ReadLimits {
+                    max_bytes: bytes_max,
+                    min_one: true,
+                    end_offset,
+                },
+            )
+            .map_err(|error| storage_error(&error))?
         };
         let mut bytes = Vec::new();
         if let Some(range) = range {
@@ -221,5 +266,8 @@ impl<E: Env> Partition<E> {
 /// This log's epoch cache as the cores ask it.
 pub(super) fn end_of_epoch<D: Disk>(log: &Log<D>, epoch: LeaderEpoch) -> Option<EpochEnd> {
     let end = log.epochs().end_offset_for(epoch.0, log.log_end_offset())?;
-    Some(EpochEnd { epoch: LeaderEpoch(end.epoch), end_offset: end.end_offset })
+    Some(EpochEnd {
+        epoch: LeaderEpoch(end.epoch),
+        end_offset: end.end_offset,
+    })
 }

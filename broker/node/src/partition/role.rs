@@ -6,7 +6,9 @@ use taffrail_core::config::{FlushPolicy, TopicConfig};
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::BrokerId;
 use taffrail_core::metadata::Image;
-use taffrail_core::replica::{AlterPartitionAnswer, Follower, Leader, LeaderLog, PartitionState, Settings};
+use taffrail_core::replica::{
+    AlterPartitionAnswer, Follower, Leader, LeaderLog, PartitionState, Settings,
+};
 use taffrail_core::time::Instant;
 use taffrail_log::{Log, LogConfig};
 
@@ -26,10 +28,16 @@ pub(crate) enum RoleChange {
 
 impl<E: Env> Partition<E> {
     /// Takes the state of the partition in `image`, and the standing of the brokers that hold it.
-    pub(crate) fn apply_metadata(&self, image: &Image, now: Instant) -> Result<RoleChange, ErrorKind> {
+    pub(crate) fn apply_metadata(
+        &self,
+        image: &Image,
+        now: Instant,
+    ) -> Result<RoleChange, ErrorKind> {
         let mut guard = self.lock();
         let replica = &mut *guard;
-        let Some(state) = image.partition(self.id) else { return Ok(RoleChange::Idle) };
+        let Some(state) = image.partition(self.id) else {
+            return Ok(RoleChange::Idle);
+        };
         match state.leader {
             Some(leader) if leader == self.me => self.lead(replica, image, now),
             Some(leader) => {
@@ -47,9 +55,18 @@ impl<E: Env> Partition<E> {
         }
     }
 
-    fn lead(&self, replica: &mut Replica<E>, image: &Image, now: Instant) -> Result<RoleChange, ErrorKind> {
-        let Some(state) = PartitionState::from_image(image, self.id) else { return Ok(RoleChange::Idle) };
-        let Some(log) = &mut replica.log else { return Ok(RoleChange::Idle) };
+    fn lead(
+        &self,
+        replica: &mut Replica<E>,
+        image: &Image,
+        now: Instant,
+    ) -> Result<RoleChange, ErrorKind> {
+        let Some(state) = PartitionState::from_image(image, self.id) else {
+            return Ok(RoleChange::Idle);
+        };
+        let Some(log) = &mut replica.log else {
+            return Ok(RoleChange::Idle);
+        };
         let newly = !matches!(&replica.role, Role::Leader(leader) if leader.leader_epoch() >= state.leader_epoch);
         if newly {
             // Noted before anybody is served, so that an epoch without records can be answered for (KAFKA-7415).
@@ -63,7 +80,9 @@ impl<E: Env> Partition<E> {
             Role::Leader(leader) => leader.handle_metadata(now, &state, &mut effects),
             Role::Follower(_) | Role::Idle => {
                 let high_watermark = replica.high_watermark();
-                let Some(log) = &replica.log else { return Ok(RoleChange::Idle) };
+                let Some(log) = &replica.log else {
+                    return Ok(RoleChange::Idle);
+                };
                 let log_now = LeaderLog {
                     log_start_offset: log.log_start_offset(),
                     log_end_offset: log.log_end_offset(),
@@ -88,7 +107,12 @@ impl<E: Env> Partition<E> {
     }
 
     /// The controller's answer to an ISR proposal.
-    pub(crate) fn handle_alter_partition_answer(&self, now: Instant, proposal: u64, answer: AlterPartitionAnswer) {
+    pub(crate) fn handle_alter_partition_answer(
+        &self,
+        now: Instant,
+        proposal: u64,
+        answer: AlterPartitionAnswer,
+    ) {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let mut effects = std::mem::take(&mut replica.effects);
@@ -102,10 +126,16 @@ impl<E: Env> Partition<E> {
     pub(crate) fn handle_timeout(&self, now: Instant) {
         let mut guard = self.lock();
         let replica = &mut *guard;
-        if replica.producers.next_deadline().is_some_and(|deadline| deadline <= now) {
+        if replica
+            .producers
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
             replica.producers.handle_timeout(now);
         }
-        let Role::Leader(leader) = &mut replica.role else { return };
+        let Role::Leader(leader) = &mut replica.role else {
+            return;
+        };
         if leader.next_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -115,7 +145,13 @@ impl<E: Env> Partition<E> {
     }
 
     /// The topic's configuration changed.
-    pub(crate) fn handle_config(&self, config: &TopicConfig, log_config: LogConfig, settings: Settings, now: Instant) {
+    pub(crate) fn handle_config(
+        &self,
+        config: &TopicConfig,
+        log_config: LogConfig,
+        settings: Settings,
+        now: Instant,
+    ) {
         let log_config = Arc::new(log_config);
         *self.log_config.write().expect("no panic while locked") = Arc::clone(&log_config);
         let mut guard = self.lock();
@@ -163,14 +199,23 @@ impl<E: Env> Partition<E> {
     }
 }
 
-fn follow<E: Env>(replica: &mut Replica<E>, leader: BrokerId, leader_epoch: taffrail_core::ids::LeaderEpoch) {
+fn follow<E: Env>(
+    replica: &mut Replica<E>,
+    leader: BrokerId,
+    leader_epoch: taffrail_core::ids::LeaderEpoch,
+) {
     match &mut replica.role {
         Role::Follower(follower) => follower.handle_leader(leader, leader_epoch),
         Role::Leader(current) if current.leader_epoch() >= leader_epoch => {}
         Role::Leader(_) | Role::Idle => {
             let high_watermark = replica.high_watermark();
             let Some(log) = &replica.log else { return };
-            let follower = Follower::new(leader, leader_epoch, Replica::<E>::local_log(log), high_watermark);
+            let follower = Follower::new(
+                leader,
+                leader_epoch,
+                Replica::<E>::local_log(log),
+                high_watermark,
+            );
             replica.high_watermark = follower.high_watermark();
             replica.role = Role::Follower(follower);
             replica.waiters.wake_all();

@@ -9,12 +9,27 @@ use super::{Partition, Role, storage_error};
 use crate::env::Env;
 use crate::replication::Waiter;
 
+/// What DeleteRecords did.
+pub(crate) struct Deletion<E: Env> {
+    /// Where the log starts now.
+    pub(crate) offset: i64,
+    /// Segments whose files are to be removed.
+    pub(crate) retired: Option<Retired<E::Disk>>,
+    /// Whether every live replica starts there, too.
+    pub(crate) reached: bool,
+}
+
 impl<E: Env> Partition<E> {
     /// Notes the high watermark for the next checkpoint.
     pub(crate) fn publish_high_watermark(&self) {
         let replica = self.lock();
         if let Some(log) = &replica.log {
-            log.directory().publish(CheckpointKind::HighWatermark, &self.topic, self.id.partition, replica.high_watermark());
+            log.directory().publish(
+                CheckpointKind::HighWatermark,
+                &self.topic,
+                self.id.partition,
+                replica.high_watermark(),
+            );
         }
     }
 
@@ -47,14 +62,13 @@ impl<E: Env> Partition<E> {
         }
     }
 
-    /// DeleteRecords: moves the log start up. Gives the low watermark if all replicas are there already, else
-    /// registers the waiter.
+    /// DeleteRecords: moves the log start up. Registers the waiter unless all live replicas are there already.
     pub(crate) fn delete_records(
         &self,
         offset: i64,
         wall_ms: i64,
         waiter: &Arc<Waiter>,
-    ) -> Result<(i64, Option<Retired<E::Disk>>, bool), ErrorKind> {
+    ) -> Result<Deletion<E>, ErrorKind> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &replica.role) else {
@@ -70,18 +84,27 @@ impl<E: Env> Partition<E> {
         }
         let mut retired = None;
         if wanted > log.log_start_offset() {
-            retired = Some(log.delete_records(wanted, high_watermark, wall_ms).map_err(|error| storage_error(&error))?);
+            retired = Some(
+                log.delete_records(wanted, high_watermark, wall_ms)
+                    .map_err(|error| storage_error(&error))?,
+            );
             let log_start_offset = log.log_start_offset();
             self.note_log_start(replica, log_start_offset);
         }
         let reached = low_watermark(&replica.role).is_some_and(|low| low >= wanted);
         if !reached {
-            replica.low_watermark_waiters.retain(|other| Arc::strong_count(other) > 1 && !other.is_over());
+            replica
+                .low_watermark_waiters
+                .retain(|other| Arc::strong_count(other) > 1 && !other.is_over());
             replica.low_watermark_waiters.push(Arc::clone(waiter));
             // Followers learn of the new start with their next answer, so they get one now.
             replica.waiters.wake_fetches();
         }
-        Ok((wanted, retired, reached))
+        Ok(Deletion {
+            offset: wanted,
+            retired,
+            reached,
+        })
     }
 
     /// The smallest log start over the live replicas, if this broker leads.

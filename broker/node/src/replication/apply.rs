@@ -22,12 +22,18 @@ impl<E: Env> Broker<E> {
         for (topic_id, name) in &Changes::between(old, new).removed_topics {
             self.delete_topic(*topic_id, name);
         }
-        let registered = new.broker(self.id).is_some_and(|registration| registration.incarnation == self.incarnation);
+        let registered = new
+            .broker(self.id)
+            .is_some_and(|registration| registration.incarnation == self.incarnation);
         if !registered {
             return;
         }
         let nothing = Arc::new(Image::default());
-        let old = if self.replication.joins() { &nothing } else { old };
+        let old = if self.replication.joins() {
+            &nothing
+        } else {
+            old
+        };
         let changes = Changes::between(old, new);
         self.apply_configs(new, &changes);
         for id in self.touched(new, &changes) {
@@ -43,14 +49,21 @@ impl<E: Env> Broker<E> {
         if !changes.brokers.is_empty() {
             let held = self.partitions();
             touched.extend(held.iter().map(|partition| partition.id).filter(|id| {
-                new.partition(*id).is_some_and(|state| state.replicas.iter().any(|broker| changes.brokers.contains(broker)))
+                new.partition(*id).is_some_and(|state| {
+                    state
+                        .replicas
+                        .iter()
+                        .any(|broker| changes.brokers.contains(broker))
+                })
             }));
         }
         touched
     }
 
     fn apply_partition(self: &Arc<Self>, image: &Image, id: TopicPartition) {
-        let Some(state) = image.partition(id) else { return };
+        let Some(state) = image.partition(id) else {
+            return;
+        };
         let held = self.partition(id);
         let partition = match (held, state.replicas.contains(&self.id)) {
             (None, false) => return,
@@ -80,14 +93,24 @@ impl<E: Env> Broker<E> {
         let topic = image.topic(id.topic_id)?;
         let directories = self.replication.directories();
         let Some(index) = with_fewest_partitions(directories) else {
-            tracing::error!(topic = topic.name, partition = id.partition, "no log directory is left for a new replica");
+            tracing::error!(
+                topic = topic.name,
+                partition = id.partition,
+                "no log directory is left for a new replica"
+            );
             return None;
         };
         let directory = &directories[index];
         let config = self.topic_config(image, &topic.name);
         let log_config = Arc::new(log_config(&config, self.env.random()));
         let create = || {
-            directory.create_log(&topic.name, id.partition, id.topic_id.0, Arc::clone(&log_config), self.env.wall_ms())
+            directory.create_log(
+                &topic.name,
+                id.partition,
+                id.topic_id.0,
+                Arc::clone(&log_config),
+                self.env.wall_ms(),
+            )
         };
         let created = match create() {
             Err(error) if already_exists(&error) => {
@@ -110,8 +133,15 @@ impl<E: Env> Broker<E> {
     }
 
     /// A folder of that name is there: of a topic that was deleted while this broker was away. It is kept.
-    fn set_namesake_aside(&self, directory: &LogDirectory<E::Disk>, topic: &str, id: TopicPartition) {
-        let namesake = self.partitions().into_iter().find(|held| &*held.topic == topic && held.id.partition == id.partition && held.id != id);
+    fn set_namesake_aside(
+        &self,
+        directory: &LogDirectory<E::Disk>,
+        topic: &str,
+        id: TopicPartition,
+    ) {
+        let namesake = self.partitions().into_iter().find(|held| {
+            &*held.topic == topic && held.id.partition == id.partition && held.id != id
+        });
         match namesake {
             Some(held) => self.keep_stray(&held),
             None => {
@@ -147,7 +177,9 @@ impl<E: Env> Broker<E> {
     fn delete_replica(&self, partition: &Arc<Partition<E>>) {
         self.replication.unfollow(partition.id);
         self.remove_partition(partition.id);
-        let Some(log) = partition.take_log() else { return };
+        let Some(log) = partition.take_log() else {
+            return;
+        };
         let (directory, folder) = (log.directory().clone(), log.folder().clone());
         drop(log);
         let name = partition.name();
@@ -161,7 +193,9 @@ impl<E: Env> Broker<E> {
                     }
                 });
             }
-            Err(error) => tracing::warn!(partition = name, %error, "a deleted replica could not be renamed"),
+            Err(error) => {
+                tracing::warn!(partition = name, %error, "a deleted replica could not be renamed")
+            }
         }
     }
 
@@ -188,7 +222,9 @@ impl<E: Env> Broker<E> {
     fn count_unclean_elections(&self, old: &Image, new: &Image, changes: &Changes) {
         for id in &changes.partitions {
             let was = old.partition(*id).is_some_and(|state| state.recovering);
-            let Some(state) = new.partition(*id) else { continue };
+            let Some(state) = new.partition(*id) else {
+                continue;
+            };
             if state.recovering && !was && old.cluster_id().is_some() {
                 self.metrics().unclean_leader_elections.inc();
                 tracing::warn!(partition = %id, leader = ?state.leader, "a leader was elected without proof that it has every acknowledged record");
@@ -203,7 +239,9 @@ impl<E: Env> Broker<E> {
             return;
         }
         for partition in self.partitions() {
-            let known = image.partition(partition.id).is_some_and(|state| state.replicas.contains(&self.id));
+            let known = image
+                .partition(partition.id)
+                .is_some_and(|state| state.replicas.contains(&self.id));
             if !known {
                 tracing::warn!(partition = %partition.name(), topic_id = %partition.id.topic_id, "the metadata knows no such replica here");
                 self.keep_stray(&partition);

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use taffrail_core::config::TopicConfig;
 use taffrail_core::ids::{BrokerEpoch, TopicId, TopicPartition};
 use taffrail_core::metadata::Image;
-use taffrail_log::{DirectoryError, FolderState, Log, LogDirectory, LogError, OpenFiles, PartitionFolder};
+use taffrail_log::{
+    DirectoryError, FolderState, Log, LogDirectory, LogError, OpenFiles, PartitionFolder,
+};
 
 use crate::broker::Broker;
 use crate::env::{Env, random_id};
@@ -22,14 +24,23 @@ const OPEN_FILES_MAX: usize = 8_000;
 /// to somebody else or none is left.
 pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<(), StartError> {
     let cluster_id = broker.config.cluster_id.clone().ok_or_else(|| {
-        StartError::Identity("cluster.id is not set: name the cluster that this broker belongs to".to_owned())
+        StartError::Identity(
+            "cluster.id is not set: name the cluster that this broker belongs to".to_owned(),
+        )
     })?;
     let files = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
     let mut directories = Vec::new();
     for path in &broker.config.log_dirs {
         let id = random_id(&broker.env);
         let disk = broker.env.disk().clone();
-        match LogDirectory::open(disk, Path::new(path), &cluster_id, broker.id.0, id, Arc::clone(&files)) {
+        match LogDirectory::open(
+            disk,
+            Path::new(path),
+            &cluster_id,
+            broker.id.0,
+            id,
+            Arc::clone(&files),
+        ) {
             Ok(directory) => directories.push(directory),
             Err(error @ (DirectoryError::InUse { .. } | DirectoryError::Foreign { .. })) => {
                 return Err(StartError::Identity(format!("log.dirs: {error}")));
@@ -40,17 +51,26 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
         }
     }
     if directories.is_empty() {
-        return Err(StartError::Storage("log.dirs: none of the log directories can be used".to_owned()));
+        return Err(StartError::Storage(
+            "log.dirs: none of the log directories can be used".to_owned(),
+        ));
     }
     let mut found = Vec::new();
     for directory in &directories {
         let folders = directory.folders().map_err(|error| {
-            StartError::Storage(format!("log directory {} cannot be listed: {error}", directory.path().display()))
+            StartError::Storage(format!(
+                "log directory {} cannot be listed: {error}",
+                directory.path().display()
+            ))
         })?;
-        let live = folders.into_iter().filter(|folder| folder.state == FolderState::Live);
+        let live = folders
+            .into_iter()
+            .filter(|folder| folder.state == FolderState::Live);
         found.extend(live.map(|folder| (directory.clone(), folder)));
     }
-    broker.to_recover.store(found.len() as u64, Ordering::Relaxed);
+    broker
+        .to_recover
+        .store(found.len() as u64, Ordering::Relaxed);
     recover(broker, found).await;
     if broker.replication.directories.set(directories).is_err() {
         return Err(StartError::Storage("the node was started twice".to_owned()));
@@ -59,15 +79,25 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
 }
 
 /// Recovers logs in one blocking piece each, so that the event loop turns meanwhile.
-async fn recover<E: Env>(broker: &Arc<Broker<E>>, found: Vec<(LogDirectory<E::Disk>, PartitionFolder)>) {
+async fn recover<E: Env>(
+    broker: &Arc<Broker<E>>,
+    found: Vec<(LogDirectory<E::Disk>, PartitionFolder)>,
+) {
     for (directory, folder) in found {
         let opener = Arc::clone(broker);
-        broker.env.run_blocking(move || open_one(&opener, &directory, &folder)).await;
+        broker
+            .env
+            .run_blocking(move || open_one(&opener, &directory, &folder))
+            .await;
         broker.recovered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn open_one<E: Env>(broker: &Arc<Broker<E>>, directory: &LogDirectory<E::Disk>, folder: &PartitionFolder) {
+fn open_one<E: Env>(
+    broker: &Arc<Broker<E>>,
+    directory: &LogDirectory<E::Disk>,
+    folder: &PartitionFolder,
+) {
     let name = &folder.name;
     let config = broker.topic_config(&Image::default(), &folder.topic);
     let log_config = Arc::new(log_config(&config, broker.env.random()));
@@ -84,13 +114,19 @@ fn open_one<E: Env>(broker: &Arc<Broker<E>>, directory: &LogDirectory<E::Disk>, 
                 );
             }
             let Some(topic_id) = log.topic_id() else {
-                tracing::warn!(partition = name, "partition.metadata is missing or unreadable: the replica is kept aside");
+                tracing::warn!(
+                    partition = name,
+                    "partition.metadata is missing or unreadable: the replica is kept aside"
+                );
                 set_aside(directory, folder, log);
                 return;
             };
             let id = TopicPartition::new(TopicId(topic_id), folder.partition);
             if broker.partition(id).is_some() {
-                tracing::warn!(partition = name, "a second replica of the same partition is kept aside");
+                tracing::warn!(
+                    partition = name,
+                    "a second replica of the same partition is kept aside"
+                );
                 set_aside(directory, folder, log);
                 return;
             }
@@ -104,11 +140,21 @@ fn open_one<E: Env>(broker: &Arc<Broker<E>>, directory: &LogDirectory<E::Disk>, 
 }
 
 /// Closes a log and renames its folder, so that nothing of it is lost or served.
-pub(super) fn set_aside<D: taffrail_log::Disk>(directory: &LogDirectory<D>, folder: &PartitionFolder, log: Log<D>) {
+pub(super) fn set_aside<D: taffrail_log::Disk>(
+    directory: &LogDirectory<D>,
+    folder: &PartitionFolder,
+    log: Log<D>,
+) {
     let closed = log.close().and_then(|()| directory.mark_stray(folder));
     match closed {
-        Ok(stray) => tracing::info!(from = folder.name, to = stray.name, "replica renamed and kept"),
-        Err(error) => tracing::warn!(partition = folder.name, %error, "the replica could not be set aside"),
+        Ok(stray) => tracing::info!(
+            from = folder.name,
+            to = stray.name,
+            "replica renamed and kept"
+        ),
+        Err(error) => {
+            tracing::warn!(partition = folder.name, %error, "the replica could not be set aside")
+        }
     }
 }
 
@@ -120,7 +166,11 @@ pub(super) fn make_partition<E: Env>(
     mut log: Log<E::Disk>,
     config: &TopicConfig,
 ) -> Arc<Partition<E>> {
-    let producers = producer_snapshots::load(&mut log, producer_snapshots::settings(&broker.config), broker.env.now());
+    let producers = producer_snapshots::load(
+        &mut log,
+        producer_snapshots::settings(&broker.config),
+        broker.env.now(),
+    );
     Partition::new(PartitionParts {
         id,
         topic: Arc::from(topic),

@@ -40,8 +40,10 @@ impl Answered {
 /// Takes an answer apart.
 pub(super) fn decode(leader: BrokerId, frame: Vec<u8>) -> Result<Answered, PeerError> {
     let decoded = decode_response::<FetchRequest>(&frame, FetchRequest::MAX_VERSION);
-    let (_, response) =
-        decoded.map_err(|error| PeerError::Malformed { broker: leader, reason: error.to_string() })?;
+    let (_, response) = decoded.map_err(|error| PeerError::Malformed {
+        broker: leader,
+        reason: error.to_string(),
+    })?;
     let mut partitions = Vec::new();
     for topic in response.responses {
         for data in topic.partitions {
@@ -49,7 +51,12 @@ pub(super) fn decode(leader: BrokerId, frame: Vec<u8>) -> Result<Answered, PeerE
             partitions.push(fetched(id, data));
         }
     }
-    Ok(Answered { session_id: response.session_id, session_error: error_of(response.error_code), partitions, frame })
+    Ok(Answered {
+        session_id: response.session_id,
+        session_error: error_of(response.error_code),
+        partitions,
+        frame,
+    })
 }
 
 fn fetched(id: TopicPartition, data: PartitionData) -> Fetched {
@@ -67,7 +74,11 @@ fn fetched(id: TopicPartition, data: PartitionData) -> Fetched {
         Records::Range(range) => range,
         Records::Null | Records::Inline(_) | Records::Hole(_) => 0..0,
     };
-    Fetched { id, answer, records }
+    Fetched {
+        id,
+        answer,
+        records,
+    }
 }
 
 fn error_of(code: i16) -> Option<ErrorKind> {

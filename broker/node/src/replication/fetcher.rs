@@ -11,7 +11,9 @@ use taffrail_core::time::Instant;
 use taffrail_protocol::messages::fetch_request::{
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState,
 };
-use taffrail_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
+use taffrail_protocol::messages::list_offsets_request::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
+};
 use taffrail_protocol::{Request, Uuid};
 use tokio::sync::Notify;
 
@@ -50,7 +52,10 @@ struct Assignments {
 
 impl Assignments {
     fn push(&self, partition: TopicPartition) {
-        self.changed.lock().expect("no panic while locked").insert(partition);
+        self.changed
+            .lock()
+            .expect("no panic while locked")
+            .insert(partition);
         self.wake.notify_one();
     }
 
@@ -61,7 +66,12 @@ impl Assignments {
 
 impl Fetchers {
     /// Has the fetcher of `leader` look at the partition; the one that had it before learns that it is gone.
-    pub(super) fn follow<E: Env>(&self, broker: &Arc<Broker<E>>, leader: BrokerId, partition: TopicPartition) {
+    pub(super) fn follow<E: Env>(
+        &self,
+        broker: &Arc<Broker<E>>,
+        leader: BrokerId,
+        partition: TopicPartition,
+    ) {
         let mut state = self.lock();
         if let Some(before) = state.followed.insert(partition, leader)
             && before != leader
@@ -71,7 +81,9 @@ impl Fetchers {
         }
         let fetcher = state.fetchers.entry(leader).or_insert_with(|| {
             let assignments = Arc::new(Assignments::default());
-            broker.env.spawn(run(Arc::clone(broker), leader, Arc::clone(&assignments)));
+            broker
+                .env
+                .spawn(run(Arc::clone(broker), leader, Arc::clone(&assignments)));
             assignments
         });
         fetcher.push(partition);
@@ -157,7 +169,12 @@ impl<E: Env> Fetcher<E> {
     async fn turn(&mut self) {
         self.take_assignments();
         let now = self.broker.env.now();
-        let ready: Vec<_> = self.paused.iter().filter(|(_, until)| **until <= now).map(|(id, _)| *id).collect();
+        let ready: Vec<_> = self
+            .paused
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(id, _)| *id)
+            .collect();
         for id in ready {
             self.paused.remove(&id);
             self.due.insert(id);
@@ -248,14 +265,23 @@ impl<E: Env> Fetcher<E> {
                 continue;
             }
             self.session.told.insert(id, position);
-            push_partition(&mut topics, id, &position, self.broker.config.replica_fetch_max_bytes);
+            push_partition(
+                &mut topics,
+                id,
+                &position,
+                self.broker.config.replica_fetch_max_bytes,
+            );
         }
         let config = &self.broker.config;
         Round {
             request: FetchRequest {
                 replica_state: ReplicaState {
                     replica_id: self.broker.id.0,
-                    replica_epoch: self.broker.cluster.broker_epoch().map_or(-1, |epoch| epoch.0),
+                    replica_epoch: self
+                        .broker
+                        .cluster
+                        .broker_epoch()
+                        .map_or(-1, |epoch| epoch.0),
                 },
                 max_wait_ms: config.replica_fetch_wait_max_ms,
                 min_bytes: config.replica_fetch_min_bytes,
@@ -281,7 +307,9 @@ impl<E: Env> Fetcher<E> {
     }
 
     async fn exchange(&mut self, round: Round) {
-        let Some(connection) = self.connection.take() else { return };
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
         if self.exchange_over(&connection, round).await {
             self.session.next_epoch();
             self.connection = Some(connection);
@@ -291,7 +319,8 @@ impl<E: Env> Fetcher<E> {
     /// Sends the request and takes its answer. If partitions are assigned meanwhile, a second request follows at
     /// once: the leader then ends the long poll of the first. Tells whether connection and session are still good.
     async fn exchange_over(&mut self, connection: &PeerConnection<E>, round: Round) -> bool {
-        let patience = Duration::from_millis(u64::try_from(round.request.max_wait_ms).unwrap_or(0)) + ANSWER_GRACE;
+        let patience = Duration::from_millis(u64::try_from(round.request.max_wait_ms).unwrap_or(0))
+            + ANSWER_GRACE;
         let version = FetchRequest::MAX_VERSION;
         let first = connection.call_raw(&round.request, version, self.broker.env.now() + patience);
         let mut first = std::pin::pin!(first);
@@ -323,7 +352,11 @@ impl<E: Env> Fetcher<E> {
     }
 
     /// Whether the connection and the session are still good.
-    async fn take_answer(&mut self, connection: &PeerConnection<E>, frame: Result<Vec<u8>, PeerError>) -> bool {
+    async fn take_answer(
+        &mut self,
+        connection: &PeerConnection<E>,
+        frame: Result<Vec<u8>, PeerError>,
+    ) -> bool {
         let answered = frame.and_then(|frame| fetch_answer::decode(self.leader, frame));
         let answered = match answered {
             Ok(answered) => answered,
@@ -335,7 +368,11 @@ impl<E: Env> Fetcher<E> {
             }
         };
         if let Some(error) = answered.session_error {
-            tracing::debug!(leader = self.leader.0, ?error, "the leader knows no such fetch session");
+            tracing::debug!(
+                leader = self.leader.0,
+                ?error,
+                "the leader knows no such fetch session"
+            );
             self.reset_session();
             return false;
         }
@@ -350,13 +387,23 @@ impl<E: Env> Fetcher<E> {
 
     async fn apply(&mut self, connection: &PeerConnection<E>, answered: &Answered) {
         for fetched in &answered.partitions {
-            let Some(asked) = self.session.told.get(&fetched.id).copied() else { continue };
-            let Some(partition) = self.broker.partition(fetched.id) else { continue };
+            let Some(asked) = self.session.told.get(&fetched.id).copied() else {
+                continue;
+            };
+            let Some(partition) = self.broker.partition(fetched.id) else {
+                continue;
+            };
             let records = answered.records(fetched);
-            let mut step = partition.handle_fetched(&self.broker.env, &asked, &fetched.answer, records);
+            let mut step =
+                partition.handle_fetched(&self.broker.env, &asked, &fetched.answer, records);
             if let FollowerStep::AskLogStart(epoch) = step {
-                step = match self.ask_log_start(connection, fetched.id, &partition.topic, epoch).await {
-                    Some(offset) => partition.handle_leader_log_start(&self.broker.env, epoch, offset),
+                step = match self
+                    .ask_log_start(connection, fetched.id, &partition.topic, epoch)
+                    .await
+                {
+                    Some(offset) => {
+                        partition.handle_leader_log_start(&self.broker.env, epoch, offset)
+                    }
                     None => partition.handle_fetch_failed(self.broker.env.now()),
                 };
             }
@@ -392,13 +439,21 @@ impl<E: Env> Fetcher<E> {
             ..ListOffsetsRequest::default()
         };
         let deadline = self.broker.env.now() + ANSWER_GRACE;
-        let response = connection.call(&request, ListOffsetsRequest::MAX_VERSION, deadline).await.ok()?;
+        let response = connection
+            .call(&request, ListOffsetsRequest::MAX_VERSION, deadline)
+            .await
+            .ok()?;
         let found = response.topics.first()?.partitions.first()?;
         (found.error_code == 0).then_some(found.offset)
     }
 }
 
-fn push_partition(topics: &mut Vec<FetchTopic>, id: TopicPartition, position: &FetchPosition, bytes_max: i32) {
+fn push_partition(
+    topics: &mut Vec<FetchTopic>,
+    id: TopicPartition,
+    position: &FetchPosition,
+    bytes_max: i32,
+) {
     let partition = FetchPartition {
         partition: id.partition,
         current_leader_epoch: position.leader_epoch.0,
@@ -426,6 +481,10 @@ fn forget(partitions: &[TopicPartition]) -> Vec<ForgottenTopic> {
     }
     by_topic
         .into_iter()
-        .map(|(topic_id, partitions)| ForgottenTopic { topic_id: Uuid(topic_id.0), partitions, ..ForgottenTopic::default() })
+        .map(|(topic_id, partitions)| ForgottenTopic {
+            topic_id: Uuid(topic_id.0),
+            partitions,
+            ..ForgottenTopic::default()
+        })
         .collect()
 }

@@ -20,7 +20,10 @@ pub(crate) struct FlushQueue {
 impl FlushQueue {
     /// Asks for a flush of a partition.
     pub(crate) fn push(&self, partition: TopicPartition) {
-        self.waiting.lock().expect("no panic while locked").insert(partition);
+        self.waiting
+            .lock()
+            .expect("no panic while locked")
+            .insert(partition);
         self.wake.notify_one();
     }
 
@@ -40,7 +43,9 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
         broker.replication.flushes.wake.notified().await;
         let mut flushes = Vec::new();
         for id in broker.replication.flushes.take() {
-            let Some(partition) = broker.partition(id) else { continue };
+            let Some(partition) = broker.partition(id) else {
+                continue;
+            };
             if let Some(flush) = partition.begin_flush() {
                 flushes.push((partition, flush));
             }
@@ -51,7 +56,9 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
         let results = broker
             .env
             .run_blocking(move || {
-                let run = flushes.into_iter().map(|(partition, flush)| (partition, flush.run()));
+                let run = flushes
+                    .into_iter()
+                    .map(|(partition, flush)| (partition, flush.run()));
                 run.collect::<Vec<_>>()
             })
             .await;

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition};
+use taffrail_core::ids::{
+    BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition,
+};
 use taffrail_core::replica::{AlterPartitionAnswer, IsrChange, Proposal};
-use taffrail_protocol::{ErrorCode, Uuid};
 use taffrail_protocol::messages::alter_partitions_request::{
-    AlterPartitionsRequest, AlterPartitionsPartition, AlterPartitionsTopic, IsrMember,
+    AlterPartitionsPartition, AlterPartitionsRequest, AlterPartitionsTopic, IsrMember,
 };
 use taffrail_protocol::messages::alter_partitions_response::AlterPartitionsPartitionResult as PartitionAnswer;
+use taffrail_protocol::{ErrorCode, Uuid};
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
@@ -33,7 +35,10 @@ pub(crate) struct IsrProposals {
 impl IsrProposals {
     /// Takes a proposal; a newer one of the same partition replaces an older one.
     pub(crate) fn push(&self, partition: TopicPartition, proposal: Proposal) {
-        self.waiting.lock().expect("no panic while locked").insert(partition, proposal);
+        self.waiting
+            .lock()
+            .expect("no panic while locked")
+            .insert(partition, proposal);
         self.wake.notify_one();
     }
 
@@ -49,7 +54,9 @@ impl IsrProposals {
         }
         let mut taken = BTreeMap::new();
         while taken.len() < PARTITIONS_MAX {
-            let Some((partition, proposal)) = waiting.pop_first() else { break };
+            let Some((partition, proposal)) = waiting.pop_first() else {
+                break;
+            };
             taken.insert(partition, proposal);
         }
         self.wake.notify_one();
@@ -67,8 +74,13 @@ pub(super) async fn send_proposals<E: Env>(broker: Arc<Broker<E>>) {
         }
         let answers = ask_controller(&broker, &proposals).await;
         for (id, proposal) in proposals {
-            let Some(partition) = broker.partition(id) else { continue };
-            let answer = answers.get(&id).cloned().unwrap_or(AlterPartitionAnswer::Unknown);
+            let Some(partition) = broker.partition(id) else {
+                continue;
+            };
+            let answer = answers
+                .get(&id)
+                .cloned()
+                .unwrap_or(AlterPartitionAnswer::Unknown);
             count(&broker, &proposal, &answer);
             tracing::info!(partition = %partition.name(), change = ?proposal.change, new_isr = ?proposal.new_isr, ?answer, "ISR change");
             partition.handle_alter_partition_answer(broker.env.now(), proposal.id, answer);
@@ -79,7 +91,10 @@ pub(super) async fn send_proposals<E: Env>(broker: Arc<Broker<E>>) {
 /// Tells leaders that time has passed.
 pub(super) async fn check_lag<E: Env>(broker: Arc<Broker<E>>) {
     while !broker.is_stopping() {
-        broker.env.sleep_until(broker.env.now() + TIMEOUT_CHECK).await;
+        broker
+            .env
+            .sleep_until(broker.env.now() + TIMEOUT_CHECK)
+            .await;
         let now = broker.env.now();
         for partition in broker.partitions() {
             partition.handle_timeout(now);
@@ -89,8 +104,12 @@ pub(super) async fn check_lag<E: Env>(broker: Arc<Broker<E>>) {
 
 fn count<E: Env>(broker: &Broker<E>, proposal: &Proposal, answer: &AlterPartitionAnswer) {
     match (answer, proposal.change) {
-        (AlterPartitionAnswer::Committed { .. }, IsrChange::Expand) => broker.metrics().isr_expands.inc(),
-        (AlterPartitionAnswer::Committed { .. }, IsrChange::Shrink) => broker.metrics().isr_shrinks.inc(),
+        (AlterPartitionAnswer::Committed { .. }, IsrChange::Expand) => {
+            broker.metrics().isr_expands.inc()
+        }
+        (AlterPartitionAnswer::Committed { .. }, IsrChange::Shrink) => {
+            broker.metrics().isr_shrinks.inc()
+        }
         (AlterPartitionAnswer::NotApplied | AlterPartitionAnswer::AwaitMetadata, _) => {
             broker.metrics().failed_isr_updates.inc();
         }
@@ -112,14 +131,19 @@ async fn ask_controller<E: Env>(
             .iter()
             .flat_map(|topic| {
                 let topic_id = TopicId(topic.topic_id.0);
-                topic
-                    .partitions
-                    .iter()
-                    .map(move |answer| (TopicPartition::new(topic_id, answer.partition), answer_of(answer)))
+                topic.partitions.iter().map(move |answer| {
+                    (
+                        TopicPartition::new(topic_id, answer.partition),
+                        answer_of(answer),
+                    )
+                })
             })
             .collect(),
         Ok(response) => {
-            tracing::debug!(error_code = response.error_code, "the controller did not take ISR changes");
+            tracing::debug!(
+                error_code = response.error_code,
+                "the controller did not take ISR changes"
+            );
             BTreeMap::new()
         }
         Err(error) => {
@@ -143,16 +167,26 @@ fn request_for(
             new_isr: proposal
                 .new_isr
                 .iter()
-                .map(|(broker, epoch)| IsrMember { broker_id: broker.0, broker_epoch: epoch.0 })
+                .map(|(broker, epoch)| IsrMember {
+                    broker_id: broker.0,
+                    broker_epoch: epoch.0,
+                })
                 .collect(),
         };
         // The map is ordered by topic, so partitions of one topic come together.
         match topics.last_mut() {
             Some(topic) if topic.topic_id.0 == id.topic_id.0 => topic.partitions.push(partition),
-            Some(_) | None => topics.push(AlterPartitionsTopic { topic_id: Uuid(id.topic_id.0), partitions: vec![partition] }),
+            Some(_) | None => topics.push(AlterPartitionsTopic {
+                topic_id: Uuid(id.topic_id.0),
+                partitions: vec![partition],
+            }),
         }
     }
-    AlterPartitionsRequest { broker_id: broker.0, broker_epoch: broker_epoch.0, topics }
+    AlterPartitionsRequest {
+        broker_id: broker.0,
+        broker_epoch: broker_epoch.0,
+        topics,
+    }
 }
 
 fn answer_of(answer: &PartitionAnswer) -> AlterPartitionAnswer {
@@ -162,7 +196,9 @@ fn answer_of(answer: &PartitionAnswer) -> AlterPartitionAnswer {
             partition_epoch: PartitionEpoch(answer.partition_epoch),
             isr: answer.isr.iter().copied().map(BrokerId).collect(),
         },
-        Ok(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted) => AlterPartitionAnswer::NotApplied,
+        Ok(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted) => {
+            AlterPartitionAnswer::NotApplied
+        }
         Ok(
             ErrorCode::FencedLeaderEpoch
             | ErrorCode::InvalidUpdateVersion

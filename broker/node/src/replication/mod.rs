@@ -45,7 +45,8 @@ pub(crate) struct Replication<E: Env> {
 impl<E: Env> Replication<E> {
     pub(crate) fn new(config: &BrokerConfig) -> Self {
         let limits = Limits {
-            sessions_max: usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0),
+            sessions_max: usize::try_from(config.max_incremental_fetch_session_cache_slots)
+                .unwrap_or(0),
             ..Limits::default()
         };
         Self {
@@ -67,8 +68,11 @@ impl<E: Env> Replication<E> {
 
     /// The ids of all log directories, sorted, as the registration tells them.
     pub(crate) fn directory_ids(&self) -> Vec<DirectoryId> {
-        let mut ids: Vec<DirectoryId> =
-            self.directories().iter().map(|directory| DirectoryId(directory.identity().directory_id)).collect();
+        let mut ids: Vec<DirectoryId> = self
+            .directories()
+            .iter()
+            .map(|directory| DirectoryId(directory.identity().directory_id))
+            .collect();
         ids.sort();
         ids
     }
@@ -84,12 +88,17 @@ impl<E: Env> Replication<E> {
 
     /// The broker epoch under which every log directory was shut down cleanly; none if any was not, or if they differ.
     pub(crate) fn clean_shutdown_epoch(&self) -> Option<BrokerEpoch> {
-        let mut epochs = self.directories().iter().map(|directory| match directory.clean_shutdown() {
-            CleanShutdown::Yes { broker_epoch } => broker_epoch,
-            CleanShutdown::No => None,
-        });
+        let mut epochs =
+            self.directories()
+                .iter()
+                .map(|directory| match directory.clean_shutdown() {
+                    CleanShutdown::Yes { broker_epoch } => broker_epoch,
+                    CleanShutdown::No => None,
+                });
         let first = epochs.next()??;
-        epochs.all(|epoch| epoch == Some(first)).then_some(BrokerEpoch(first))
+        epochs
+            .all(|epoch| epoch == Some(first))
+            .then_some(BrokerEpoch(first))
     }
 
     /// The fetch sessions. Held only while a fetch begins or ends.

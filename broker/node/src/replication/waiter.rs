@@ -22,7 +22,12 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn new(missing: i64) -> Arc<Self> {
-        Arc::new(Self { missing: AtomicI64::new(missing), over: AtomicBool::new(false), superseded: AtomicBool::new(false), notify: Notify::new() })
+        Arc::new(Self {
+            missing: AtomicI64::new(missing),
+            over: AtomicBool::new(false),
+            superseded: AtomicBool::new(false),
+            notify: Notify::new(),
+        })
     }
 
     /// Takes `amount` off what is missing.
@@ -99,13 +104,25 @@ struct ProduceWait {
 impl Waiters {
     pub(crate) fn add_fetch(&mut self, end: VisibleEnd, waiter: &Arc<Waiter>) {
         // Abandoned waits (answered through another partition, or by their deadline) leave with the next one that comes.
-        self.fetches.retain(|wait| Arc::strong_count(&wait.waiter) > 1 && !wait.waiter.is_over());
-        self.fetches.push(FetchWait { end, waiter: Arc::clone(waiter) });
+        self.fetches
+            .retain(|wait| Arc::strong_count(&wait.waiter) > 1 && !wait.waiter.is_over());
+        self.fetches.push(FetchWait {
+            end,
+            waiter: Arc::clone(waiter),
+        });
     }
 
     pub(crate) fn add_produce(&mut self, required_offset: i64, waiter: &Arc<Waiter>) {
-        let at = self.produces.partition_point(|wait| wait.required_offset <= required_offset);
-        self.produces.insert(at, ProduceWait { required_offset, waiter: Arc::clone(waiter) });
+        let at = self
+            .produces
+            .partition_point(|wait| wait.required_offset <= required_offset);
+        self.produces.insert(
+            at,
+            ProduceWait {
+                required_offset,
+                waiter: Arc::clone(waiter),
+            },
+        );
     }
 
     /// The log end moved by `bytes`.
@@ -115,13 +132,21 @@ impl Waiters {
 
     /// The high watermark moved to `high_watermark`, which shows consumers about `bytes` more.
     pub(crate) fn high_watermark_moved(&mut self, high_watermark: i64, bytes: i64) {
-        while self.produces.front().is_some_and(|wait| wait.required_offset <= high_watermark) {
+        while self
+            .produces
+            .front()
+            .is_some_and(|wait| wait.required_offset <= high_watermark)
+        {
             if let Some(wait) = self.produces.pop_front() {
                 wait.waiter.credit(1);
             }
         }
         self.credit_fetches(VisibleEnd::HighWatermark, bytes.max(1));
-        for wait in self.fetches.iter().filter(|wait| wait.end == VisibleEnd::LogEnd) {
+        for wait in self
+            .fetches
+            .iter()
+            .filter(|wait| wait.end == VisibleEnd::LogEnd)
+        {
             wait.waiter.wake();
         }
         self.fetches.retain(|wait| !wait.waiter.is_over());
