@@ -232,20 +232,21 @@ impl Admin {
 
     fn create(&self, topic: &str, new: &NewTopic<'_>) -> Result<()> {
         let options = AdminOptions::new().operation_timeout(Some(REQUEST_LIMIT));
-        for result in self
-            .runtime
-            .block_on(self.client.create_topics([new], &options))?
-        {
-            match result {
-                // librdkafka repeats a request whose answer it did not get; the first one was carried out.
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((name, code)) => bail!("cannot create {name}: {code}"),
-            }
-        }
-        // The broker that answers next may not have heard of it yet.
-        wait_for(&format!("topic {topic} to be known"), LEADER_LIMIT, || {
-            Ok(Some(self.partitions(topic)?))
-        })?;
-        Ok(())
+        // A broker that was started a moment ago may not count for placement yet, so a refusal is not final.
+        wait_for(
+            &format!("topic {topic} to be created"),
+            LEADER_LIMIT,
+            || {
+                let request = self.client.create_topics([new], &options);
+                for result in self.runtime.block_on(request)? {
+                    match result {
+                        // librdkafka repeats a request whose answer it did not get; the first one was carried out.
+                        Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                        Err((_, code)) => bail!("{code}"),
+                    }
+                }
+                Ok(Some(()))
+            },
+        )
     }
 }
