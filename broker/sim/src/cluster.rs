@@ -25,7 +25,7 @@ pub(crate) const LOG_DIRECTORIES: [&str; 2] = ["/data/0", "/data/1"];
 
 /// How a broker goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The process is killed; the page cache stays.
     Kill,
     /// The machine loses its power: what was not fsynced is lost in part, and nobody is told.
@@ -37,7 +37,7 @@ pub enum Ending {
 }
 
 /// All brokers with what they run on.
-pub struct Cluster {
+pub(crate) struct Cluster {
     /// The thread that everything runs on.
     pub executor: Executor,
     /// The network between them and to the clients.
@@ -69,7 +69,7 @@ enum Start {
 
 impl Cluster {
     /// So many brokers, none of them started, whose configuration is the default of a test plus `settings`.
-    pub fn new(brokers: u32, settings: &ConfigMap, mut random: Random) -> Cluster {
+    pub(crate) fn new(brokers: u32, settings: &ConfigMap, mut random: Random) -> Cluster {
         let executor = Executor::new(random.fork());
         let network = Network::new(executor.clone(), random.fork());
         let brokers = (0..brokers)
@@ -89,27 +89,27 @@ impl Cluster {
     }
 
     /// How many brokers there are; their ids count from 0.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.brokers.len()
     }
 
     /// The address of a broker for clients.
-    pub fn client_address(&self, broker: usize) -> (String, u16) {
+    pub(crate) fn client_address(&self, broker: usize) -> (String, u16) {
         (host(broker), CLIENT_PORT)
     }
 
     /// The machine of a broker.
-    pub fn machine(&self, broker: usize) -> Machine {
+    pub(crate) fn machine(&self, broker: usize) -> Machine {
         self.brokers[broker].machine
     }
 
     /// The disk of a broker.
-    pub fn disk(&self, broker: usize) -> &SimDisk {
+    pub(crate) fn disk(&self, broker: usize) -> &SimDisk {
         &self.brokers[broker].disk
     }
 
     /// Whether a broker's process exists.
-    pub fn is_up(&self, broker: usize) -> bool {
+    pub(crate) fn is_up(&self, broker: usize) -> bool {
         self.brokers[broker].life.is_some()
     }
 
@@ -120,12 +120,12 @@ impl Cluster {
     }
 
     /// What a running broker tells about itself.
-    pub fn state(&self, broker: usize) -> Option<AdminState> {
+    pub(crate) fn state(&self, broker: usize) -> Option<AdminState> {
         self.running(broker).map(|life| life.node.state())
     }
 
     /// Why a broker is not ready, while it is up.
-    pub fn not_ready(&self, broker: usize) -> Option<String> {
+    pub(crate) fn not_ready(&self, broker: usize) -> Option<String> {
         let Some(life) = self.running(broker) else {
             return Some("is not running".to_owned());
         };
@@ -133,7 +133,7 @@ impl Cluster {
     }
 
     /// Why a broker gave up: it could not start, or lost an invariant.
-    pub fn failure(&self, broker: usize) -> Option<String> {
+    pub(crate) fn failure(&self, broker: usize) -> Option<String> {
         let life = self.brokers[broker].life.as_ref()?;
         if let Start::Failed(reason) = &*lock(&life.start) {
             return Some(format!("could not start: {reason}"));
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Starts a broker on what its disk has.
-    pub fn start(&mut self, broker: usize) {
+    pub(crate) fn start(&mut self, broker: usize) {
         if self.is_up(broker) {
             return;
         }
@@ -174,7 +174,7 @@ impl Cluster {
     }
 
     /// Takes a broker down.
-    pub fn end(&mut self, broker: usize, ending: Ending) {
+    pub(crate) fn end(&mut self, broker: usize, ending: Ending) {
         let Some(life) = self.brokers[broker].life.take() else {
             return;
         };

@@ -832,11 +832,23 @@ mod tests {
                     wall_ms += 1000 * 60;
                     self.step(&mut log, wall_ms);
                 }
-                drop(log);
-                if self.random.below(4) == 0 {
-                    self.disk.kill();
-                } else {
-                    self.disk.crash();
+                match self.random.below(5) {
+                    0 => {
+                        drop(log);
+                        self.disk.kill();
+                    }
+                    1 => {
+                        let (directory, end) = (log.directory().clone(), log.log_end_offset());
+                        log.close().expect("no fault");
+                        directory.mark_clean_shutdown(1).expect("no fault");
+                        self.flushed = end;
+                        drop(directory);
+                        self.disk.crash();
+                    }
+                    _ => {
+                        drop(log);
+                        self.disk.crash();
+                    }
                 }
                 log = self.reopen(wall_ms);
             }

@@ -22,7 +22,7 @@ const DISK_DELAY_US: u64 = 2_000;
 
 /// The world as one process on one machine sees it.
 #[derive(Clone)]
-pub struct SimEnv {
+pub(crate) struct SimEnv {
     pub(crate) executor: Executor,
     pub(crate) network: Network,
     pub(crate) machine: Machine,

@@ -1,7 +1,7 @@
 //! Runs futures on one thread under a clock that moves only when nobody can go on. Which task goes on first is drawn
 //! from the seed. It knows nothing of nodes: tasks belong to a group, and a group can be ended at any moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,16 @@ const POLLS_AT_ONE_MOMENT_MAX: u64 = 1_000_000;
 
 /// Tasks that end together, as those of one process do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Group(pub u64);
+pub(crate) struct Group(pub u64);
+
+/// The tasks that can go on. Ordered, so that it does not matter in which order they were woken.
+type Ready = Arc<Mutex<BTreeSet<u64>>>;
 
 /// The one thread. Clones are the same one.
 #[derive(Clone)]
-pub struct Executor {
+pub(crate) struct Executor {
     state: Arc<Mutex<State>>,
-    ready: Arc<Mutex<Vec<u64>>>,
+    ready: Ready,
 }
 
 struct State {
@@ -49,20 +52,20 @@ struct Task {
 struct TaskWake {
     task: u64,
     queued: AtomicBool,
-    ready: Arc<Mutex<Vec<u64>>>,
+    ready: Ready,
 }
 
 impl Wake for TaskWake {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            lock(&self.ready).push(self.task);
+            lock(&self.ready).insert(self.task);
         }
     }
 }
 
 impl Executor {
     /// A thread with nothing to do, at the start of the clock.
-    pub fn new(random: Random) -> Executor {
+    pub(crate) fn new(random: Random) -> Executor {
         let state = State {
             now: Instant::ZERO,
             random,
@@ -80,19 +83,19 @@ impl Executor {
     }
 
     /// The clock.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         lock(&self.state).now
     }
 
     /// A group without tasks.
-    pub fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         let mut state = lock(&self.state);
         state.next_group += 1;
         Group(state.next_group)
     }
 
     /// Adds a task to a group.
-    pub fn spawn(&self, group: Group, future: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, group: Group, future: impl Future<Output = ()> + Send + 'static) {
         let mut state = lock(&self.state);
         let task = state.next_task;
         state.next_task += 1;
@@ -112,11 +115,11 @@ impl Executor {
             },
         );
         drop(state);
-        lock(&self.ready).push(task);
+        lock(&self.ready).insert(task);
     }
 
     /// Ends all tasks of a group where they stand. Not to be called by one of them.
-    pub fn end(&self, group: Group) {
+    pub(crate) fn end(&self, group: Group) {
         let mut state = lock(&self.state);
         let ids: Vec<u64> = (state.tasks.iter())
             .filter(|(_, task)| task.group == group)
@@ -129,7 +132,7 @@ impl Executor {
     }
 
     /// Completes at `deadline`.
-    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep {
             executor: self.clone(),
             deadline,
@@ -138,23 +141,23 @@ impl Executor {
     }
 
     /// Completes after so long.
-    pub fn sleep(&self, duration: Duration) -> Sleep {
+    pub(crate) fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(self.now() + duration)
     }
 
     /// Wakes a task at a moment, once.
-    pub fn wake_at(&self, deadline: Instant, waker: &Waker) {
+    pub(crate) fn wake_at(&self, deadline: Instant, waker: &Waker) {
         lock(&self.state).add_timer(deadline, waker);
     }
 
     /// Lets everything happen that happens in so long.
     #[cfg(test)]
-    pub fn run_for(&self, duration: Duration) {
+    pub(crate) fn run_for(&self, duration: Duration) {
         self.run_until(self.now() + duration, || false);
     }
 
     /// Lets everything happen until `deadline`, or until `done`, which is asked each time the clock is about to move.
-    pub fn run_until(&self, deadline: Instant, mut done: impl FnMut() -> bool) {
+    pub(crate) fn run_until(&self, deadline: Instant, mut done: impl FnMut() -> bool) {
         loop {
             while self.poll_one() {}
             if done() || !self.move_clock(deadline) {
@@ -164,7 +167,7 @@ impl Executor {
     }
 
     /// Runs one future to its end, everything else beside it; none if it has not ended after `patience`.
-    pub fn block_on<T: Send + 'static>(
+    pub(crate) fn block_on<T: Send + 'static>(
         &self,
         group: Group,
         patience: Duration,
@@ -185,11 +188,12 @@ impl Executor {
         let mut state = lock(&self.state);
         let id = {
             let mut ready = lock(&self.ready);
-            if ready.is_empty() {
-                return false;
-            }
             let index = state.random.below(ready.len() as u64) as usize;
-            ready.swap_remove(index)
+            let Some(id) = ready.iter().nth(index).copied() else {
+                return false;
+            };
+            ready.remove(&id);
+            id
         };
         state.polls_now += 1;
         assert!(
@@ -253,7 +257,7 @@ impl State {
 }
 
 /// A wait for a moment of the clock.
-pub struct Sleep {
+pub(crate) struct Sleep {
     executor: Executor,
     deadline: Instant,
     timer: Option<(Instant, u64)>,
@@ -312,8 +316,7 @@ mod tests {
         }
         executor.run_for(Duration::from_secs(1));
         assert_eq!(executor.now(), Instant::from_millis(1000));
-        let seen = lock(&seen).clone();
-        seen
+        std::mem::take(&mut *lock(&seen))
     }
 
     #[test]

@@ -35,35 +35,42 @@ impl Profile {
 }
 
 /// Draws faults and remembers what they may have cost.
-pub struct Faults {
+pub(crate) struct Faults {
     profile: Profile,
     random: Random,
     /// By partition: the brokers in the ISR of the newest metadata.
     isrs: BTreeMap<PartitionName, Vec<i32>>,
     newest_index: i64,
-    /// Brokers whose machine lost power, until they are in every ISR under the broker epoch of a later start.
-    tainted: BTreeMap<i32, Option<i64>>,
+    /// Brokers that went without a proof of what they have, until they are in every ISR under a later broker epoch.
+    unproven: BTreeMap<i32, Unproven>,
+}
+
+#[derive(Clone, Copy)]
+struct Unproven {
+    lost_power: bool,
+    /// Its broker epoch when it went, once known.
+    epoch: Option<i64>,
 }
 
 impl Faults {
     /// No faults yet.
-    pub fn new(profile: Profile, random: Random) -> Faults {
+    pub(crate) fn new(profile: Profile, random: Random) -> Faults {
         Faults {
             profile,
             random,
             isrs: BTreeMap::new(),
             newest_index: -1,
-            tainted: BTreeMap::new(),
+            unproven: BTreeMap::new(),
         }
     }
 
     /// Which kinds there are.
-    pub fn profile(&self) -> Profile {
+    pub(crate) fn profile(&self) -> Profile {
         self.profile
     }
 
     /// Takes note of the newest metadata.
-    pub fn note(&mut self, seen: &Observation) {
+    pub(crate) fn note(&mut self, seen: &Observation) {
         let Some(newest) = seen.newest() else { return };
         if newest.metadata_index < self.newest_index {
             return;
@@ -76,22 +83,18 @@ impl Faults {
             .map(|broker| (broker.id, broker.epoch))
             .collect();
         let isrs = &self.isrs;
-        self.tainted.retain(|broker, before| {
-            let registered_again = match before {
-                Some(epoch) => epochs.get(broker).is_some_and(|now| now > epoch),
-                None => false,
-            };
+        self.unproven.retain(|broker, unproven| {
+            let before = unproven.epoch;
+            let registered_again = before.is_some_and(|before| epochs.get(broker) > Some(&before));
             !registered_again || !isrs.values().all(|isr| isr.contains(broker))
         });
-        for (broker, before) in &mut self.tainted {
-            if before.is_none() {
-                *before = epochs.get(broker).copied();
-            }
+        for (broker, unproven) in &mut self.unproven {
+            unproven.epoch = unproven.epoch.or_else(|| epochs.get(broker).copied());
         }
     }
 
     /// Does something to the cluster, or nothing.
-    pub fn disturb(&mut self, cluster: &mut Cluster) {
+    pub(crate) fn disturb(&mut self, cluster: &mut Cluster) {
         let broker = self.random.below(cluster.size() as u64) as usize;
         let draw = self.random.below(100);
         match draw {
@@ -119,35 +122,44 @@ impl Faults {
         if !cluster.is_up(broker) {
             return;
         }
-        let ending = self.ending(broker as i32);
-        if ending == Ending::PowerLoss {
-            self.tainted.insert(broker as i32, None);
+        let ending = self.draw_ending();
+        let loses_power = ending == Ending::PowerLoss;
+        if self.profile == Profile::PowerLoss && !self.may_go(cluster, broker, loses_power) {
+            return;
+        }
+        if matches!(ending, Ending::PowerLoss | Ending::Kill) {
+            let before = self.unproven.get(&(broker as i32));
+            let lost_power = loses_power || before.is_some_and(|before| before.lost_power);
+            let epoch = None;
+            self.unproven
+                .insert(broker as i32, Unproven { lost_power, epoch });
         }
         cluster.end(broker, ending);
     }
 
-    fn ending(&mut self, broker: i32) -> Ending {
-        let stop = self.random.chance(25);
-        let power = self.random.chance(60);
-        match (self.profile, stop) {
-            (Profile::Kills | Profile::Network, true) => Ending::Stop,
-            (Profile::Kills | Profile::Network, false) => Ending::Kill,
-            (Profile::PowerLoss | Profile::FlushedPowerLoss, true) if power => {
-                Ending::StopAndPowerLoss
-            }
-            (Profile::PowerLoss | Profile::FlushedPowerLoss, true) => Ending::Stop,
-            (Profile::FlushedPowerLoss, false) if power => Ending::PowerLoss,
-            (Profile::PowerLoss, false) if power && self.may_lose_power(broker) => {
-                Ending::PowerLoss
-            }
-            (Profile::PowerLoss | Profile::FlushedPowerLoss, false) => Ending::Kill,
+    fn draw_ending(&mut self) -> Ending {
+        let power = self.profile != Profile::Kills && self.random.chance(60);
+        match (self.random.chance(25), power) {
+            (true, true) => Ending::StopAndPowerLoss,
+            (true, false) => Ending::Stop,
+            (false, true) => Ending::PowerLoss,
+            (false, false) => Ending::Kill,
         }
     }
 
-    /// Whether every ISR has somebody else who still has all that was acknowledged.
-    fn may_lose_power(&self, broker: i32) -> bool {
-        let whole = |id: &i32| *id != broker && !self.tainted.contains_key(id);
-        self.isrs.values().all(|isr| isr.iter().any(whole))
+    /// Whether somebody stays in every ISR who has all that was acknowledged, and whom the controller can know to have
+    /// it. A broker that was killed has it too, but cannot prove that: with all of an ISR gone without a proof, the last
+    /// leader leads again, even if it is the one that lost its power. So killing is as bad as long as such a broker is
+    /// in the ISR. (A stop that comes to no end is a kill.)
+    fn may_go(&self, cluster: &Cluster, broker: usize, loses_power: bool) -> bool {
+        let own = broker as i32;
+        let lost_power = |id: &i32| self.unproven.get(id).is_some_and(|gone| gone.lost_power);
+        self.isrs.values().all(|isr| {
+            let stays = |id: &i32| {
+                *id != own && !self.unproven.contains_key(id) && cluster.is_up(*id as usize)
+            };
+            (!loses_power && !isr.iter().any(lost_power)) || isr.iter().any(stays)
+        })
     }
 
     fn bring_up(&mut self, cluster: &mut Cluster) {
@@ -163,7 +175,9 @@ impl Faults {
     /// Cuts a broker off from all others, or from one, or in one direction.
     fn cut(&mut self, cluster: &Cluster, broker: usize) {
         let own = cluster.machine(broker);
-        let others: Vec<usize> = (0..cluster.size()).filter(|other| *other != broker).collect();
+        let others: Vec<usize> = (0..cluster.size())
+            .filter(|other| *other != broker)
+            .collect();
         let kind = self.random.below(4);
         let one = self.random.pick(&others).copied();
         for other in others {

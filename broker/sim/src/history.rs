@@ -6,7 +6,7 @@ use crate::executor::lock;
 
 /// Something that a client was told, or did without being told how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The acks=all answer to a batch.
     Acknowledged {
         /// Who sent it.
@@ -98,24 +98,24 @@ pub enum Event {
 
 /// All events so far. Clones are the same history.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
 impl History {
     /// Adds one.
-    pub fn push(&self, event: Event) {
+    pub(crate) fn push(&self, event: Event) {
         tracing::trace!(?event, "learned");
         lock(&self.events).push(event);
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         lock(&self.events).len()
     }
 
     /// Calls `see` with every event from number `from` on.
-    pub fn since<E>(
+    pub(crate) fn since<E>(
         &self,
         from: usize,
         mut see: impl FnMut(usize, &Event) -> Result<(), E>,
@@ -127,7 +127,7 @@ impl History {
     }
 
     /// How many acknowledgements there are.
-    pub fn acknowledgements(&self) -> usize {
+    pub(crate) fn acknowledgements(&self) -> usize {
         let events = lock(&self.events);
         let acknowledged = |event: &&Event| matches!(event, Event::Acknowledged { .. });
         events.iter().filter(acknowledged).count()

@@ -50,7 +50,9 @@ fn arguments(mut words: impl Iterator<Item = String>) -> anyhow::Result<Argument
         log: None,
     };
     while let Some(word) = words.next() {
-        let value = words.next().with_context(|| format!("{word} needs a value: {USAGE}"))?;
+        let value = words
+            .next()
+            .with_context(|| format!("{word} needs a value: {USAGE}"))?;
         match word.as_str() {
             "--seed" => arguments.seed = value.parse().context("--seed")?,
             "--seeds" => arguments.seeds = value.parse().context("--seeds")?,

@@ -1,8 +1,8 @@
 //! A network that delays, cuts and closes. A connection carries whole frames (length prefix included) in order, as TCP
 //! would; while two machines are cut off from each other, what is under way waits, and arrives when they are not.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
@@ -21,11 +21,11 @@ const CONNECT_RETRY: Duration = Duration::from_millis(100);
 
 /// A computer in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Machine(pub u32);
+pub(crate) struct Machine(pub u32);
 
 /// The network. Clones are the same one.
 #[derive(Clone)]
-pub struct Network {
+pub(crate) struct Network {
     executor: Executor,
     state: Arc<Mutex<State>>,
 }
@@ -66,7 +66,7 @@ struct Pipe {
 }
 
 /// One end of a connection. Dropping it closes the connection.
-pub struct Socket {
+pub(crate) struct Socket {
     network: Network,
     link: Arc<Link>,
     end: usize,
@@ -74,7 +74,7 @@ pub struct Socket {
 
 impl Network {
     /// A network without machines.
-    pub fn new(executor: Executor, random: Random) -> Network {
+    pub(crate) fn new(executor: Executor, random: Random) -> Network {
         let state = State {
             random,
             listeners: BTreeMap::new(),
@@ -90,13 +90,13 @@ impl Network {
     }
 
     /// How long most frames take at most, and how many of a hundred take up to ten times as long.
-    pub fn set_delay(&self, delay: Duration, slow_percent: u64) {
+    pub(crate) fn set_delay(&self, delay: Duration, slow_percent: u64) {
         let mut state = lock(&self.state);
         (state.delay, state.slow_percent) = (delay, slow_percent);
     }
 
     /// Takes connections to an address.
-    pub fn listen(
+    pub(crate) fn listen(
         &self,
         machine: Machine,
         host: &str,
@@ -111,14 +111,14 @@ impl Network {
     }
 
     /// Nothing listens on a machine any more.
-    pub fn stop_listening(&self, machine: Machine) {
+    pub(crate) fn stop_listening(&self, machine: Machine) {
         lock(&self.state)
             .listeners
             .retain(|_, listener| listener.machine != machine);
     }
 
     /// A machine lost its power: nobody hears of it again on the connections that it had.
-    pub fn power_off(&self, machine: Machine) {
+    pub(crate) fn power_off(&self, machine: Machine) {
         for link in self.links() {
             let mut pipes = lock(&link.pipes);
             for (end, other) in [(0, 1), (1, 0)] {
@@ -130,7 +130,7 @@ impl Network {
     }
 
     /// A machine has power again and knows of none of its old connections, so that those who use one learn that it is gone.
-    pub fn power_on(&self, machine: Machine) {
+    pub(crate) fn power_on(&self, machine: Machine) {
         let now = self.executor.now();
         for link in self.links() {
             let mut pipes = lock(&link.pipes);
@@ -144,12 +144,12 @@ impl Network {
     }
 
     /// From now on nothing of what `from` sends arrives at `to`.
-    pub fn cut(&self, from: Machine, to: Machine) {
+    pub(crate) fn cut(&self, from: Machine, to: Machine) {
         lock(&self.state).cuts.insert((from, to));
     }
 
     /// All ways are open again.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         lock(&self.state).cuts.clear();
         for link in self.links() {
             for pipe in lock(&link.pipes).iter_mut() {
@@ -159,7 +159,7 @@ impl Network {
     }
 
     /// Closes every connection between two machines; both sides notice.
-    pub fn reset(&self, one: Machine, other: Machine) {
+    pub(crate) fn reset(&self, one: Machine, other: Machine) {
         let now = self.executor.now();
         for link in self.links() {
             if link.machines == [one, other] || link.machines == [other, one] {
@@ -173,7 +173,7 @@ impl Network {
     }
 
     /// Opens a connection.
-    pub async fn connect(&self, from: Machine, host: &str, port: u16) -> io::Result<Socket> {
+    pub(crate) async fn connect(&self, from: Machine, host: &str, port: u16) -> io::Result<Socket> {
         let deadline = self.executor.now() + CONNECT_TIMEOUT;
         loop {
             let delay = self.draw_delay();
@@ -251,12 +251,12 @@ impl Pipe {
 
 impl Socket {
     /// The machine at the other end.
-    pub fn other_machine(&self) -> Machine {
+    pub(crate) fn other_machine(&self) -> Machine {
         self.link.machines[1 - self.end]
     }
 
     /// Sends a frame, length prefix included. Whether it arrives only an answer can tell.
-    pub fn send(&self, frame: Vec<u8>) -> io::Result<()> {
+    pub(crate) fn send(&self, frame: Vec<u8>) -> io::Result<()> {
         let delay = self.network.draw_delay();
         let now = self.network.executor.now();
         let mut pipes = lock(&self.link.pipes);
@@ -274,18 +274,22 @@ impl Socket {
     }
 
     /// The next frame, length prefix included; an error once the other side has closed the connection.
-    pub fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+    pub(crate) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         let now = self.network.executor.now();
-        let cut = self
-            .network
-            .is_cut(self.link.machines[1 - self.end], self.link.machines[self.end]);
+        let cut = self.network.is_cut(
+            self.link.machines[1 - self.end],
+            self.link.machines[self.end],
+        );
         let mut pipes = lock(&self.link.pipes);
         let pipe = &mut pipes[self.end];
         pipe.waker = Some(context.waker().clone());
         if cut {
             return Poll::Pending;
         }
-        if pipe.frames.front().is_some_and(|(arrival, _)| *arrival <= now)
+        if pipe
+            .frames
+            .front()
+            .is_some_and(|(arrival, _)| *arrival <= now)
             && let Some((_, frame)) = pipe.frames.pop_front()
         {
             return Poll::Ready(Ok(frame));
@@ -304,7 +308,7 @@ impl Socket {
     }
 
     /// As [`Self::poll_receive`].
-    pub async fn receive(&self) -> io::Result<Vec<u8>> {
+    pub(crate) async fn receive(&self) -> io::Result<Vec<u8>> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 }

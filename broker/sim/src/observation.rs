@@ -13,10 +13,10 @@ use crate::disk::SimDisk;
 use crate::history::History;
 
 /// Topic and partition.
-pub type PartitionName = (String, i32);
+pub(crate) type PartitionName = (String, i32);
 
 /// One look at the cluster.
-pub struct Observation {
+pub(crate) struct Observation {
     /// What each running broker says.
     pub states: Vec<AdminState>,
     /// The replicas of the running brokers, if they were looked at: by partition, then by broker.
@@ -26,7 +26,7 @@ pub struct Observation {
 }
 
 /// The log of one replica as its files have it.
-pub struct ReplicaLog {
+pub(crate) struct ReplicaLog {
     /// First kept offset.
     pub log_start_offset: i64,
     /// Exclusive end of what is committed, as the broker says.
@@ -38,7 +38,7 @@ pub struct ReplicaLog {
 }
 
 /// One batch of a log.
-pub struct StoredBatch {
+pub(crate) struct StoredBatch {
     /// Its header.
     pub header: BatchHeader,
     /// All of its bytes.
@@ -47,12 +47,12 @@ pub struct StoredBatch {
 
 impl StoredBatch {
     /// The offset of its last record.
-    pub fn last_offset(&self) -> i64 {
+    pub(crate) fn last_offset(&self) -> i64 {
         self.header.base_offset + i64::from(self.header.last_offset_delta)
     }
 
     /// Offsets and values of its records; what cannot be read is left out.
-    pub fn records(&self) -> Vec<(i64, Vec<u8>)> {
+    pub(crate) fn records(&self) -> Vec<(i64, Vec<u8>)> {
         let records = RecordIter::new(&self.header, &self.bytes[BATCH_HEADER_LENGTH..]);
         let values = records.filter_map(Result::ok);
         values
@@ -63,7 +63,7 @@ impl StoredBatch {
 
 impl Observation {
     /// What the brokers say.
-    pub fn of_states(cluster: &Cluster, history: &History) -> Observation {
+    pub(crate) fn of_states(cluster: &Cluster, history: &History) -> Observation {
         Observation {
             states: (0..cluster.size())
                 .filter_map(|broker| cluster.state(broker))
@@ -74,7 +74,7 @@ impl Observation {
     }
 
     /// What the brokers say and what is in their logs.
-    pub fn of_everything(cluster: &Cluster, history: &History) -> Observation {
+    pub(crate) fn of_everything(cluster: &Cluster, history: &History) -> Observation {
         let mut observation = Self::of_states(cluster, history);
         for state in &observation.states {
             let disk = cluster.disk(state.broker_id as usize);
@@ -94,12 +94,14 @@ impl Observation {
     }
 
     /// The state of the broker that knows most of the metadata.
-    pub fn newest(&self) -> Option<&AdminState> {
+    pub(crate) fn newest(&self) -> Option<&AdminState> {
         self.states.iter().max_by_key(|state| state.metadata_index)
     }
 
     /// Every partition as a broker knows it.
-    pub fn partitions(state: &AdminState) -> impl Iterator<Item = (PartitionName, &PartitionEntry)> {
+    pub(crate) fn partitions(
+        state: &AdminState,
+    ) -> impl Iterator<Item = (PartitionName, &PartitionEntry)> {
         state.topics.iter().flat_map(|topic| {
             let named = |partition: &PartitionEntry| (topic.name.clone(), partition.partition);
             topic
@@ -114,8 +116,8 @@ fn replica_log(disk: &SimDisk, topic: &str, partition: &PartitionEntry) -> Optio
     let local = partition.local.as_ref()?;
     let folder = format!("{topic}-{}", partition.partition);
     let folders = LOG_DIRECTORIES.map(|directory| Path::new(directory).join(&folder));
-    let (folder, mut entries) =
-        (folders.into_iter()).find_map(|folder| Some((folder.clone(), disk.list(&folder).ok()?)))?;
+    let (folder, mut entries) = (folders.into_iter())
+        .find_map(|folder| Some((folder.clone(), disk.list(&folder).ok()?)))?;
     entries.sort();
     let mut batches: Vec<StoredBatch> = Vec::new();
     for entry in entries.iter().filter(|entry| entry.name.ends_with(".log")) {

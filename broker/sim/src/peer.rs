@@ -17,7 +17,7 @@ use crate::network::Socket;
 const PREFIX: usize = 4;
 
 /// The calling end.
-pub struct SimPeer {
+pub(crate) struct SimPeer {
     executor: Executor,
     socket: Socket,
     /// How many calls were made.

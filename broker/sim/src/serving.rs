@@ -138,4 +138,3 @@ fn joined(response: &Response<SimEnv>) -> io::Result<Vec<u8>> {
     bytes.extend_from_slice(&response.buffer[from..]);
     Ok(bytes)
 }
-

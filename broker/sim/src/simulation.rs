@@ -20,12 +20,12 @@ use crate::observation::Observation;
 use crate::random::Random;
 
 /// The topic that producers and consumers work on.
-pub const TOPIC: &str = "orders";
+pub(crate) const TOPIC: &str = "orders";
 const PARTITIONS: i32 = 2;
 const BROKERS: u32 = 3;
 
 /// How often the brokers are asked for their state.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a new cluster may take until all brokers are ready and the topic is there.
 const SETUP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a cluster may take to heal once nothing disturbs it any more: the longest wait of any part (a session, a
@@ -199,27 +199,27 @@ impl Simulation {
             })
         })?;
         let mut client = Client::new(self.clients.clone());
-        let created = self
-            .cluster
-            .executor
-            .block_on(self.clients.group, SETUP_PATIENCE, async move {
-                let request = CreateTopicsRequest {
-                    topics: vec![CreatableTopic {
-                        name: TOPIC.to_owned(),
-                        num_partitions: PARTITIONS,
-                        replication_factor: 3,
-                        ..CreatableTopic::default()
-                    }],
-                    timeout_ms: 10_000,
-                    ..CreateTopicsRequest::default()
-                };
-                let called = client.call_any(&request, 5, Duration::from_secs(15)).await;
-                let (response, _) = called.map_err(|error| error.to_string())?;
-                match response.topics.first() {
-                    Some(topic) if topic.error_code == 0 => Ok(()),
-                    answer => Err(format!("{answer:?}")),
-                }
-            });
+        let created =
+            self.cluster
+                .executor
+                .block_on(self.clients.group, SETUP_PATIENCE, async move {
+                    let request = CreateTopicsRequest {
+                        topics: vec![CreatableTopic {
+                            name: TOPIC.to_owned(),
+                            num_partitions: PARTITIONS,
+                            replication_factor: 3,
+                            ..CreatableTopic::default()
+                        }],
+                        timeout_ms: 10_000,
+                        ..CreateTopicsRequest::default()
+                    };
+                    let called = client.call_any(&request, 5, Duration::from_secs(15)).await;
+                    let (response, _) = called.map_err(|error| error.to_string())?;
+                    match response.topics.first() {
+                        Some(topic) if topic.error_code == 0 => Ok(()),
+                        answer => Err(format!("{answer:?}")),
+                    }
+                });
         created
             .unwrap_or_else(|| Err("no answer".to_owned()))
             .map_err(|reason| format!("the topic was not created: {reason}"))
@@ -296,9 +296,7 @@ impl Simulation {
     /// All faults end: replicas must converge, and what was possible before must be possible again.
     fn make_peace(&mut self) -> Result<(), String> {
         self.cluster.network.heal();
-        self.cluster
-            .network
-            .set_delay(Duration::from_millis(1), 0);
+        self.cluster.network.set_delay(Duration::from_millis(1), 0);
         for broker in 0..self.cluster.size() {
             self.cluster.start(broker);
         }

@@ -15,7 +15,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn seeds_hold_every_invariant() {
     let first = number("TAFFRAIL_SIM_FIRST_SEED", 0);
     let count = number("TAFFRAIL_SIM_SEEDS", 24);
-    let steps = number("TAFFRAIL_SIM_STEPS", 30) as u32;
+    let steps = number("TAFFRAIL_SIM_STEPS", 20) as u32;
     let next = std::sync::atomic::AtomicU64::new(first);
     let failures = std::sync::Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -159,10 +159,10 @@ impl Client {
         let mut wire = match self.wires.remove(address) {
             Some(wire) => wire,
             None => {
-                let connecting =
-                    self.env
-                        .network
-                        .connect(self.env.machine, &address.0, address.1);
+                let connecting = self
+                    .env
+                    .network
+                    .connect(self.env.machine, &address.0, address.1);
                 Wire {
                     executor: self.env.executor.clone(),
                     socket: connecting.await?,

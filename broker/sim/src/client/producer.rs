@@ -75,8 +75,10 @@ impl Producer {
                 self.id = Some((response.producer_id, response.producer_epoch));
             }
             Ok((response, _)) if !is_transient(response.error_code) => {
-                self.env
-                    .refused(format!("{} a producer id", self.name()), response.error_code);
+                self.env.refused(
+                    format!("{} a producer id", self.name()),
+                    response.error_code,
+                );
                 self.env.pause(1000).await;
             }
             Ok(_) | Err(_) => self.env.pause(200).await,

@@ -84,11 +84,19 @@ fn check_log(
     log: &ReplicaLog,
     end: i64,
 ) -> Result<(), String> {
-    let stored: BTreeMap<i64, Vec<u8>> = log.batches.iter().flat_map(|batch| batch.records()).collect();
+    let stored: BTreeMap<i64, Vec<u8>> = log
+        .batches
+        .iter()
+        .flat_map(|batch| batch.records())
+        .collect();
     for (offset, value) in acknowledged.range(log.log_start_offset..end) {
         match stored.get(offset) {
             Some(found) if found == value => {}
-            Some(_) => return Err(format!("another record stands at acknowledged offset {offset}")),
+            Some(_) => {
+                return Err(format!(
+                    "another record stands at acknowledged offset {offset}"
+                ));
+            }
             None => {
                 return Err(format!(
                     "acknowledged offset {offset} is lost (log end {}, high watermark {})",

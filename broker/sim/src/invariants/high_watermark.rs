@@ -2,6 +2,7 @@
 //! fetches while one leader leads, in ListOffsets for ever.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use super::Invariant;
 use crate::history::Event;
@@ -12,16 +13,12 @@ use crate::simulation::TOPIC;
 #[derive(Default)]
 pub(super) struct HighWatermark {
     seen: usize,
-    /// By partition: what was shown, with the number of the event, the epoch and the kind of question.
-    shown: BTreeMap<i32, Vec<Shown>>,
+    shown: BTreeMap<i32, Shown>,
 }
 
-#[derive(Clone, Copy)]
-struct Shown {
-    event: usize,
-    leader_epoch: i32,
-    high_watermark: i64,
-}
+/// What was shown of one partition: by epoch, numbers of events and the highest that was shown up to each.
+#[derive(Default)]
+struct Shown(BTreeMap<i32, Vec<(usize, i64)>>);
 
 impl Invariant for HighWatermark {
     fn name(&self) -> &'static str {
@@ -42,67 +39,66 @@ impl Invariant for HighWatermark {
             }
         }
         let shown = &mut self.shown;
-        seen.history.since::<String>(self.seen, |number, event| match event {
-            Event::Fetched {
-                partition,
-                leader_epoch,
-                asked,
-                high_watermark,
-                ..
-            } => {
-                let shown = shown.entry(*partition).or_default();
-                check_shown(shown, *partition, *asked, *high_watermark, |before| {
-                    before == *leader_epoch
-                })?;
-                shown.push(Shown {
-                    event: number,
-                    leader_epoch: *leader_epoch,
-                    high_watermark: *high_watermark,
-                });
-                Ok(())
-            }
-            Event::EndOffset {
-                partition,
-                leader_epoch,
-                asked,
-                offset,
-            } => {
-                let shown = shown.entry(*partition).or_default();
-                check_shown(shown, *partition, *asked, *offset, |before| {
-                    before <= *leader_epoch
-                })?;
-                shown.push(Shown {
-                    event: number,
-                    leader_epoch: *leader_epoch,
-                    high_watermark: *offset,
-                });
-                Ok(())
-            }
-            _ => Ok(()),
-        })?;
+        seen.history
+            .since::<String>(self.seen, |number, event| match event {
+                Event::Fetched {
+                    partition,
+                    leader_epoch,
+                    asked,
+                    high_watermark,
+                    ..
+                } => shown
+                    .entry(*partition)
+                    .or_default()
+                    .add(
+                        number,
+                        *asked,
+                        *leader_epoch..=*leader_epoch,
+                        *high_watermark,
+                    )
+                    .map_err(|wrong| format!("{TOPIC}-{partition}: {wrong}")),
+                Event::EndOffset {
+                    partition,
+                    leader_epoch,
+                    asked,
+                    offset,
+                } => shown
+                    .entry(*partition)
+                    .or_default()
+                    .add(number, *asked, i32::MIN..=*leader_epoch, *offset)
+                    .map_err(|wrong| format!("{TOPIC}-{partition}: {wrong}")),
+                _ => Ok(()),
+            })?;
         self.seen = seen.history.len();
         Ok(())
     }
 }
 
-/// Nothing that was shown before the question, in an epoch that counts, is beyond the answer.
-fn check_shown(
-    shown: &[Shown],
-    partition: i32,
-    asked: usize,
-    high_watermark: i64,
-    counts: impl Fn(i32) -> bool,
-) -> Result<(), String> {
-    let beyond = shown.iter().find(|before| {
-        before.event < asked
-            && counts(before.leader_epoch)
-            && before.high_watermark > high_watermark
-    });
-    match beyond {
-        Some(before) => Err(format!(
-            "{TOPIC}-{partition}: {} was shown in epoch {}, and {high_watermark} to a later question",
-            before.high_watermark, before.leader_epoch
-        )),
-        None => Ok(()),
+impl Shown {
+    /// Nothing that was shown in these epochs before the question is beyond the answer, which is of the last of them.
+    fn add(
+        &mut self,
+        number: usize,
+        asked: usize,
+        epochs: RangeInclusive<i32>,
+        high_watermark: i64,
+    ) -> Result<(), String> {
+        let leader_epoch = *epochs.end();
+        for (epoch, shown) in self.0.range(epochs) {
+            let before = shown.partition_point(|(event, _)| *event < asked);
+            if let Some((_, highest)) = before.checked_sub(1).map(|last| shown[last])
+                && highest > high_watermark
+            {
+                return Err(format!(
+                    "{highest} was shown in epoch {epoch}, and {high_watermark} to a later question in epoch {leader_epoch}"
+                ));
+            }
+        }
+        let shown = self.0.entry(leader_epoch).or_default();
+        let highest = shown
+            .last()
+            .map_or(high_watermark, |(_, highest)| high_watermark.max(*highest));
+        shown.push((number, highest));
+        Ok(())
     }
 }

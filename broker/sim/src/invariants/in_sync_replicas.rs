@@ -15,7 +15,9 @@ impl Invariant for InSyncReplicas {
         for state in &seen.states {
             for ((topic, partition), entry) in Observation::partitions(state) {
                 let stranger = entry.isr.iter().any(|id| !entry.replicas.contains(id));
-                let outside = entry.leader.is_some_and(|leader| !entry.isr.contains(&leader));
+                let outside = entry
+                    .leader
+                    .is_some_and(|leader| !entry.isr.contains(&leader));
                 if stranger || outside {
                     return Err(format!(
                         "{topic}-{partition} as broker {} knows it: leader {:?}, ISR {:?}, replicas {:?}",

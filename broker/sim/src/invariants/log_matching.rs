@@ -44,7 +44,9 @@ fn check_pair(one: &ReplicaLog, other: &ReplicaLog) -> Result<(), String> {
             Some(twin) => {
                 let (epoch, twin_epoch) = (epoch_of(batch), epoch_of(twin));
                 if epoch == twin_epoch {
-                    return Err(format!("different batches of epoch {epoch} at offset {offset}"));
+                    return Err(format!(
+                        "different batches of epoch {epoch} at offset {offset}"
+                    ));
                 }
                 if *offset < committed {
                     return Err(format!(

@@ -9,15 +9,15 @@ mod idempotence;
 mod in_sync_replicas;
 mod log_matching;
 mod metadata_agreement;
-mod one_leader;
 mod one_generation;
+mod one_leader;
 mod readable_logs;
 mod refusals;
 
 use crate::observation::Observation;
 
 /// Something that must hold.
-pub trait Invariant {
+pub(crate) trait Invariant {
     /// What it is called in a failure.
     fn name(&self) -> &'static str;
 
@@ -26,7 +26,7 @@ pub trait Invariant {
 }
 
 /// All of them.
-pub fn all() -> Vec<Box<dyn Invariant>> {
+pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(acknowledged_records::AcknowledgedRecords::default()),
         Box::new(committed_offsets::CommittedOffsets::default()),

@@ -44,7 +44,9 @@ impl Invariant for OneGeneration {
                 .entry((group.clone(), *generation))
                 .or_insert_with(|| leader.to_owned());
             if known != leader {
-                return Err(format!("{place}: {leader} gave out parts, and so did {known}"));
+                return Err(format!(
+                    "{place}: {leader} gave out parts, and so did {known}"
+                ));
             }
             Ok(())
         })?;

@@ -34,10 +34,7 @@ impl Invariant for OneLeader {
                     *newest = (index, epoch);
                 }
                 let Some(leader) = entry.leader else { continue };
-                let known = *self
-                    .leaders
-                    .entry((name.clone(), epoch))
-                    .or_insert(leader);
+                let known = *self.leaders.entry((name.clone(), epoch)).or_insert(leader);
                 if known != leader {
                     return Err(format!(
                         "{}-{}: brokers {known} and {leader} lead in epoch {epoch}",

@@ -16,10 +16,11 @@ impl Invariant for Refusals {
     }
 
     fn check(&mut self, seen: &Observation) -> Result<(), String> {
-        seen.history.since::<String>(self.seen, |_, event| match event {
-            Event::Refused { what, error } => Err(format!("{what} was refused: {error}")),
-            _ => Ok(()),
-        })?;
+        seen.history
+            .since::<String>(self.seen, |_, event| match event {
+                Event::Refused { what, error } => Err(format!("{what} was refused: {error}")),
+                _ => Ok(()),
+            })?;
         self.seen = seen.history.len();
         Ok(())
     }
