@@ -959,9 +959,8 @@ mod tests {
             self.appended.split_off(&end);
             // What is there now was read from the disk, but only a flush says that it is durable.
             self.flushed = self.flushed.min(end);
-            self.epoch = self
-                .epoch
-                .max(log.epochs().latest().map_or(0, |latest| latest.epoch));
+            // Whoever leads after a restart does so in a new epoch.
+            self.epoch += 1;
             log
         }
     }

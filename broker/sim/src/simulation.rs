@@ -241,7 +241,7 @@ impl Simulation {
             let producing = Producing {
                 number,
                 idempotent: number != 2,
-                pause_ms_max: self.random.between(10, 200),
+                pause_ms_max: self.random.between(40, 600),
             };
             executor.spawn(group, client::produce(env(&mut self.random), producing));
         }

@@ -20,6 +20,9 @@ const LATEST: i64 = -1;
 /// Bytes of one answer: several batches, so that cuts within one occur.
 const BYTES_MAX: i32 = 4096;
 
+/// Longest pause between two questions.
+const PAUSE_MS_MAX: u64 = 60;
+
 struct Consumer {
     client: Client,
     env: ClientEnv,
@@ -51,6 +54,7 @@ pub(crate) async fn consume(env: ClientEnv) {
             consumer.client.forget(partition);
             consumer.env.pause(150).await;
         }
+        consumer.env.pause(PAUSE_MS_MAX).await;
     }
 }
 
