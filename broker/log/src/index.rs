@@ -229,6 +229,9 @@ impl<E: IndexEntry> Index<E> {
             }
         }
         file.set_length(u64::from(low) * E::BYTES as u64)?;
+        // Entries are otherwise never overwritten: after a power loss an index may lack some, or show zeros, but none
+        // that was once right and no longer is.
+        file.sync()?;
         self.written = low;
         Ok(())
     }

@@ -35,8 +35,6 @@ pub(crate) struct Segment<F> {
     pub(crate) size: u64,
     /// Whether the file is longer than its content.
     pub(crate) recycled: bool,
-    /// Whether entries were cut off its indexes, so that a power loss might bring wrong ones back.
-    pub(crate) indexes_cut: bool,
     /// Whether room behind its content was asked for.
     pub(crate) reserved: bool,
     /// Up to where the kernel was asked to write it to the device.
@@ -93,7 +91,6 @@ impl<F: DiskFile> Segment<F> {
             base_offset,
             size: 0,
             recycled: false,
-            indexes_cut: false,
             reserved: false,
             written_back: 0,
             changed: 0,
@@ -129,6 +126,10 @@ impl<F: DiskFile> Segment<F> {
             largest: None,
             ..Segment::empty(base_offset, now_ms)
         }
+    }
+
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.synced < self.changed
     }
 
     pub(crate) fn file<D: Disk<File = F>>(&self, place: &Place<'_, D>) -> Result<Arc<F>, LogError> {
@@ -288,6 +289,59 @@ impl<F: DiskFile> Segment<F> {
             });
             self.last_time_entry = largest.timestamp;
         }
+    }
+
+    /// Whether a segment ends with the batch that ends at `end_offset`, and the ends of its indexes tell what its batches do.
+    pub(crate) fn is_complete<D: Disk<File = F>>(
+        &self,
+        place: &Place<'_, D>,
+        end_offset: i64,
+    ) -> Result<bool, LogError> {
+        match self.check_end(place, end_offset) {
+            Err(LogError::Corrupt { .. }) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn check_end<D: Disk<File = F>>(
+        &self,
+        place: &Place<'_, D>,
+        end_offset: i64,
+    ) -> Result<bool, LogError> {
+        let index_path = place.path(self.base_offset, INDEX_SUFFIX);
+        let last = advisory(self.offset_index.last(place.disk, &index_path))
+            .map_err(|error| LogError::io("read", &index_path, error))?
+            .flatten();
+        let time_path = place.path(self.base_offset, TIME_INDEX_SUFFIX);
+        let largest = advisory(self.time_index.last(place.disk, &time_path))
+            .map_err(|error| LogError::io("read", &time_path, error))?
+            .flatten();
+        let largest_timestamp = largest.map_or(NO_TIMESTAMP, |entry| entry.timestamp);
+        let file = self.file(place)?;
+        let path = || place.path(self.base_offset, LOG_SUFFIX);
+        let start = last.map_or(0, |entry| u64::from(entry.position));
+        let mut walk = BatchWalk::new(&*file, &path, start, self.size, LOOKUP_CHUNK);
+        let mut reached = self.base_offset;
+        while let Some(batch) = walk.next()? {
+            let indexed = last.filter(|_| batch.position == start);
+            let indexed_offset =
+                indexed.map(|entry| self.base_offset + i64::from(entry.relative_offset));
+            if batch.header.base_offset < reached
+                || batch.header.max_timestamp > largest_timestamp
+                || indexed_offset.is_some_and(|offset| offset != batch.last_offset())
+            {
+                return Ok(false);
+            }
+            reached = batch.last_offset() + 1;
+        }
+        let Some(largest) = largest else {
+            return Ok(reached == end_offset);
+        };
+        let offset = self.base_offset + i64::from(largest.relative_offset);
+        let holds_largest = self.locate(place, &mut None, offset)?.is_some_and(|batch| {
+            batch.last_offset() == offset && batch.header.max_timestamp == largest.timestamp
+        });
+        Ok(reached == end_offset && holds_largest)
     }
 
     /// Forgets the indexes and everything else that was learned from the batches, to learn it anew.

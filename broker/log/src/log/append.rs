@@ -295,6 +295,8 @@ impl<D: Disk> Log<D> {
         }
         let sealed = self.seal_active();
         self.poison_on_failure(sealed)?;
+        // Its indexes are complete only now, so the next flush must take it along, even if all its records are durable.
+        self.active_and_place().0.changed += 1;
         let made = self.new_segment(base_offset, now_ms);
         let segment = self.poison_on_failure(made)?;
         self.segments.push(segment);

@@ -71,40 +71,42 @@ impl<D: Disk> Log<D> {
     /// What must be fsynced so that every record below `end_offset` (the log end, if it is beyond) is durable; `None` if
     /// it already is. The epoch checkpoint is small and written here, when it changed.
     pub fn begin_flush(&mut self, end_offset: i64) -> Result<Option<Flush<D>>, LogError> {
-        self.begin(end_offset, self.segments.len() - 1)
-    }
-
-    /// The same; segments from `unsealed` on are not complete, and their indexes do not matter yet.
-    fn begin(&mut self, end_offset: i64, unsealed: usize) -> Result<Option<Flush<D>>, LogError> {
         self.check_writable()?;
         let end_offset = end_offset.min(self.log_end_offset);
-        let due = |segment: &Segment<D::File>| {
-            segment.base_offset < end_offset && segment.synced < segment.changed
-        };
-        // A file may also have been cut without a record appended to it.
-        if end_offset <= self.recovery_point && !self.segments.iter().any(due) {
+        let pending = self
+            .segments
+            .iter()
+            .any(|segment| segment.base_offset < end_offset && segment.is_unsynced());
+        if end_offset <= self.recovery_point && !pending {
             return Ok(None);
         }
+        self.take_flush(end_offset).map(Some)
+    }
+
+    /// Everything that starts below `end_offset`, and the names.
+    fn take_flush(&mut self, end_offset: i64) -> Result<Flush<D>, LogError> {
         if !self.epochs_written {
             self.write_epochs()?;
         }
+        let active = self.segments.len() - 1;
         let place = self.place();
         let (mut logs, mut indexes, mut segments) = (Vec::new(), Vec::new(), Vec::new());
         for (index, segment) in self
             .segments
             .iter()
             .enumerate()
-            .filter(|(_, segment)| due(segment))
+            .filter(|(_, segment)| segment.base_offset < end_offset && segment.is_unsynced())
         {
             let path = place.path(segment.base_offset, LOG_SUFFIX);
             logs.push((path, segment.file(&place)?));
             segments.push((segment.base_offset, segment.changed));
-            if index < unsealed {
+            // What the active one's lack after a power loss costs a walk, and they never show anything wrong.
+            if index < active {
                 indexes.push(place.path(segment.base_offset, INDEX_SUFFIX));
                 indexes.push(place.path(segment.base_offset, TIME_INDEX_SUFFIX));
             }
         }
-        Ok(Some(Flush {
+        Ok(Flush {
             disk: self.directory.disk().clone(),
             folder: self.path.clone(),
             identity: (!self.identity_synced).then(|| {
@@ -117,12 +119,12 @@ impl<D: Disk> Log<D> {
             indexes,
             sync_names: self.names_synced < self.names_changed,
             flushed: Flushed {
-                end_offset,
+                end_offset: end_offset.min(self.log_end_offset),
                 names_changed: self.names_changed,
                 truncations: self.truncations,
                 segments,
             },
-        }))
+        })
     }
 
     /// Takes note of a flush's result and returns the recovery point. A failure poisons the log.
@@ -163,9 +165,14 @@ impl<D: Disk> Log<D> {
         let sealed = self.seal_active();
         self.poison_on_failure(sealed)?;
         self.remove_spare();
-        // What its indexes might lack after a power loss costs a walk; only a wrong entry would do harm.
-        let unsealed = self.segments.len() - usize::from(!self.active().indexes_cut);
-        if let Some(flush) = self.begin(i64::MAX, unsealed)? {
+        // Whatever is pending, also where no record is: the next start trusts every name and length.
+        let pending = self.segments.iter().any(Segment::is_unsynced)
+            || self.names_synced < self.names_changed
+            || self.recovery_point < self.log_end_offset;
+        // A log that was made and never used may be lost with the power: nothing was in it.
+        let unused = self.created_here && self.log_end_offset == 0 && self.names_changed == 1;
+        if pending && !unused {
+            let flush = self.take_flush(i64::MAX)?;
             self.finish_flush(flush.run())?;
         }
         Ok(())

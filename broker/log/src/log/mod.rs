@@ -70,6 +70,8 @@ pub struct Log<D: Disk> {
     epochs_written: bool,
     /// Whether the topic id, and the folder's own name, are durable.
     identity_synced: bool,
+    /// Whether this process made it.
+    created_here: bool,
     /// How often the names of segment files changed, and up to which change they are durable.
     names_changed: u64,
     names_synced: u64,

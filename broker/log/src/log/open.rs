@@ -54,6 +54,7 @@ impl<D: Disk> Log<D> {
             Vec::new(),
         );
         log.topic_id = Some(topic_id);
+        log.created_here = true;
         let first = log.new_segment(0, now_ms)?;
         log.segments.push(first);
         log.publish_all();
@@ -155,6 +156,7 @@ impl<D: Disk> Log<D> {
             epochs,
             epochs_written: false,
             identity_synced: false,
+            created_here: false,
             names_changed: 0,
             names_synced: 0,
             truncations: 0,

@@ -49,6 +49,15 @@ impl<D: Disk> Log<D> {
     pub(super) fn recover(&mut self, recovery_point: i64) -> Result<Recovered, LogError> {
         let first = self.segment_for(recovery_point);
         self.index_segments_below(first)?;
+        // The segment that ends where the recovery point is may have been flushed before it was complete: its indexes were
+        // written later, and its file was cut to its content later. If that survived a kill, it may still not be durable.
+        if first > 0 && self.segments[first].base_offset == recovery_point {
+            let (segment, place) = self.segment_and_place(first - 1);
+            segment.changed += 1;
+            if !segment.is_complete(&place, recovery_point)? {
+                self.complete_segment(first - 1, recovery_point)?;
+            }
+        }
         let mut recovered = Recovered::nothing();
         self.recent.clear();
         self.window = None;
@@ -57,9 +66,10 @@ impl<D: Disk> Log<D> {
         self.epochs
             .truncate_from_end(self.segments[first].base_offset);
         let mut index = first;
+        let mut was_cut = false;
         while index < self.segments.len() {
             let base_offset = self.segments[index].base_offset;
-            if index > first && !self.continues(base_offset) {
+            if index > first && !self.continues(base_offset, was_cut) {
                 recovered.bytes_cut += self.drop_segments_from(index)?;
                 break;
             }
@@ -68,11 +78,10 @@ impl<D: Disk> Log<D> {
             self.log_end_offset = scanned.end_offset;
             recovered.segments_scanned += 1;
             recovered.bytes_scanned += size;
+            // No reason to drop the next one: a file may be longer than its content, if it was recycled.
+            was_cut = scanned.valid < size;
+            recovered.bytes_cut += size.saturating_sub(scanned.valid);
             index += 1;
-            if scanned.valid < size {
-                recovered.bytes_cut += size - scanned.valid;
-                recovered.bytes_cut += self.drop_segments_from(index)?;
-            }
         }
         self.epochs_written &= self.epochs == checkpointed;
         if recovered.bytes_cut > 0 {
@@ -89,6 +98,32 @@ impl<D: Disk> Log<D> {
     /// Makes the indexes of a complete segment anew, from its batch headers. Nothing is cut: records below the recovery point
     /// are what they are, and an index that ends early costs a longer walk.
     pub(super) fn rebuild_indexes(&mut self, index: usize) -> Result<(), LogError> {
+        let size = self.segments[index].size;
+        self.walk_to(index, i64::MAX)?;
+        let (segment, place) = self.segment_and_place(index);
+        segment.size = size;
+        segment.write_indexes(&place)
+    }
+
+    /// The same for a segment that holds everything up to `end_offset`: what is behind the batch that ends there is cut off.
+    fn complete_segment(&mut self, index: usize, end_offset: i64) -> Result<(), LogError> {
+        let size = self.segments[index].size;
+        let reached = self.walk_to(index, end_offset)?;
+        let (segment, place) = self.segment_and_place(index);
+        let content = segment.size;
+        segment.size = size;
+        segment.write_indexes(&place)?;
+        if reached == end_offset && content < size {
+            let path = place.path(segment.base_offset, LOG_SUFFIX);
+            let cut = segment.file(&place)?.set_length(content);
+            cut.map_err(|error| LogError::io("cut", &path, error))?;
+            segment.size = content;
+        }
+        Ok(())
+    }
+
+    /// Learns a segment anew from its batch headers up to `end_offset`, or as far as they go. Returns where they ended.
+    fn walk_to(&mut self, index: usize, end_offset: i64) -> Result<i64, LogError> {
         let interval = self.config.index_interval_bytes;
         let (segment, place) = self.segment_and_place(index);
         let size = segment.size;
@@ -97,9 +132,13 @@ impl<D: Disk> Log<D> {
         let log_path = place.path(segment.base_offset, LOG_SUFFIX);
         let path = || log_path.clone();
         let mut walk = BatchWalk::new(&*file, &path, 0, size, SEQUENTIAL_CHUNK);
-        loop {
+        let mut reached = segment.base_offset;
+        while reached < end_offset {
             match walk.next() {
-                Ok(Some(batch)) => segment.note_batch(&batch, interval),
+                Ok(Some(batch)) => {
+                    segment.note_batch(&batch, interval);
+                    reached = batch.last_offset() + 1;
+                }
                 Ok(None) => break,
                 Err(LogError::Corrupt { reason, .. }) => {
                     tracing::warn!(segment = %log_path.display(), reason, "a segment below the recovery point is damaged");
@@ -108,16 +147,15 @@ impl<D: Disk> Log<D> {
                 Err(error) => return Err(error),
             }
         }
-        segment.size = size;
         segment.push_time_entry();
-        segment.write_indexes(&place)
+        Ok(reached)
     }
 
     /// Whether a segment goes on where the last scanned one ended. A segment starts at the log end offset of its time, so
-    /// anything between is lost; unless the distance is more than a segment can span.
-    fn continues(&self, base_offset: i64) -> bool {
-        base_offset == self.log_end_offset
-            || base_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
+    /// anything between is lost; unless the distance is more than a segment can span, and nothing was cut off before it.
+    fn continues(&self, base_offset: i64, was_cut: bool) -> bool {
+        let distance = base_offset - self.log_end_offset;
+        distance == 0 || (distance > RELATIVE_OFFSET_MAX && !was_cut)
     }
 
     /// Removes segments from the end to `index`, the last first, so that a crash in between leaves no hole.

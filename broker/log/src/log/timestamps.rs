@@ -115,8 +115,7 @@ impl<D: Disk> Log<D> {
                 }
             })
             .map_err(|error| LogError::io("read", &path, error))?;
-        let from =
-            segment.base_offset + lower.map_or(0, |entry| i64::from(entry.relative_offset) + 1);
+        let from = segment.base_offset + lower.map_or(0, |entry| i64::from(entry.relative_offset));
         let from = from.max(self.log_start_offset);
         let Some(mut position) = self.position_of(index, from)? else {
             return Ok(None);

@@ -87,7 +87,14 @@ impl<D: Disk> Log<D> {
         if let Some(cut) = cut {
             self.cut_segment(index, &cut)?;
         }
-        self.load_active_end()?;
+        match self.load_active_end() {
+            // An index that does not fit its log: the batches tell.
+            Err(LogError::Corrupt { .. }) => {
+                self.rebuild_indexes(index)?;
+                self.load_active_end()?;
+            }
+            result => result?,
+        }
         // The log now ends with its last batch, also if the target was in the gap behind it: a log end offset that no
         // record tells would be another one after a restart.
         if self.log_start_offset > self.log_end_offset {
@@ -116,7 +123,8 @@ impl<D: Disk> Log<D> {
         let relative = cut.header.base_offset - segment.base_offset;
         let index_path = place.path(segment.base_offset, INDEX_SUFFIX);
         let time_path = place.path(segment.base_offset, TIME_INDEX_SUFFIX);
-        // Indexes first: an entry that points behind the end of its log must never be seen.
+        // Indexes first, durably: an entry that points behind the end of its log, or between newer batches, must never be
+        // seen.
         segment
             .offset_index
             .truncate(place.disk, &index_path, |entry| {
@@ -137,7 +145,6 @@ impl<D: Disk> Log<D> {
             .map_err(|error| LogError::io("fsync", &path, error))?;
         segment.recycled = false;
         segment.reserved = false;
-        segment.indexes_cut = true;
         segment.written_back = segment.written_back.min(cut.position);
         segment.size = cut.position;
         Ok(())
