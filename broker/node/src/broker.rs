@@ -192,7 +192,10 @@ impl<E: Env> Broker<E> {
     /// Hands over leadership, flushes, marks the directories clean.
     pub(crate) async fn shutdown(self: &Arc<Self>, deadline: Instant) {
         if self.config.controlled_shutdown_enable {
-            self.cluster.begin_controlled_shutdown(deadline).await;
+            // A quarter of the time is kept for closing the logs.
+            let now = self.env.now();
+            let hand_over_by = now + deadline.saturating_since(now) * 3 / 4;
+            self.cluster.begin_controlled_shutdown(hand_over_by).await;
         }
         self.stopping.store(true, Ordering::Release);
         self.replication.stop();

@@ -99,9 +99,11 @@ async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
     }
 }
 
-/// A broker without a log directory can serve nothing: it stops, so that others lead (Kafka halts, too).
+/// Tries again what a full disk prevented. And a broker without a log directory can serve nothing: it stops, so that
+/// others lead (Kafka halts, too).
 async fn watch_directories<E: Env>(broker: Arc<Broker<E>>) {
     while pause(&broker, DIRECTORY_CHECK).await {
+        broker.retry_partitions();
         let directories = broker.replication.directories();
         if let Some(reason) = directories
             .first()

@@ -95,8 +95,13 @@ impl Controller {
             self.sessions.note_contact(registration.broker, now, -1);
             return Decision::reply(Ok(epoch));
         }
-        let clean =
-            existing.is_none_or(|existing| registration.previous_epoch == Some(existing.epoch));
+        // A broker that comes back without one of its directories lost what was there, however cleanly it stopped.
+        let lost_directory = existing.is_some_and(|existing| {
+            let kept = |id| registration.directories.contains(id);
+            !existing.directories.iter().all(kept)
+        });
+        let clean = !lost_directory
+            && existing.is_none_or(|existing| registration.previous_epoch == Some(existing.epoch));
         let epoch = BrokerEpoch(self.last_index + 1);
         let directories: BTreeSet<_> = registration.directories.iter().copied().collect();
         let mut records = vec![Record::RegisterBroker {
@@ -111,6 +116,7 @@ impl Controller {
         records.extend(self.change_all(&BrokerChanges {
             leaving: BTreeSet::from([registration.broker]),
             unclean: (!clean).then_some(registration.broker),
+            lost_directory,
             joining: None,
         }));
         self.sessions.start(registration.broker, now);

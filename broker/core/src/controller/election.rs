@@ -178,6 +178,8 @@ pub(super) struct BrokerChanges {
     pub(super) leaving: BTreeSet<BrokerId>,
     /// Of these, one that restarted without proof of a clean shutdown.
     pub(super) unclean: Option<BrokerId>,
+    /// Whether that one came back without a directory, so that fsyncs do not vouch for its replicas either.
+    pub(super) lost_directory: bool,
     /// Unfenced from now on.
     pub(super) joining: Option<BrokerId>,
 }
@@ -192,9 +194,9 @@ impl Controller {
         let mut records = Vec::new();
         for topic in self.image.topics() {
             let rules = self.rules(&self.image, topic, &may_lead);
-            let unclean = changes
-                .unclean
-                .filter(|_| !acknowledges_after_fsync(&self.image, topic));
+            let unclean = changes.unclean.filter(|_| {
+                changes.lost_directory || !acknowledges_after_fsync(&self.image, topic)
+            });
             for (index, old) in (0..).zip(&topic.partitions) {
                 let leaves = |id: &BrokerId| changes.leaving.contains(id);
                 let touched = old.isr.iter().any(leaves)

@@ -73,6 +73,8 @@ pub(crate) fn handle<E: Env>(
     let (broker, context) = (Arc::clone(broker), context.clone());
     let future = Box::pin(async move {
         answered.notified().await;
+        // Passed on, should yet another fetch of the session wait.
+        answered.notify_one();
         match begin(&broker, &context, request) {
             Handled::Pending { future, .. } => future.await,
             done => done,
@@ -117,7 +119,13 @@ fn begin<E: Env>(
         fetcher,
         bytes_max: usize::try_from(request.max_bytes.min(broker.config.fetch_max_bytes))
             .unwrap_or(0),
-        bytes_min: usize::try_from(request.min_bytes.min(request.max_bytes)).unwrap_or(0),
+        bytes_min: usize::try_from(
+            request
+                .min_bytes
+                .min(request.max_bytes)
+                .min(broker.config.fetch_max_bytes),
+        )
+        .unwrap_or(0),
         deadline: broker.env.now() + Duration::from_millis(wait),
         session,
         reads: Vec::new(),
@@ -129,9 +137,12 @@ fn begin<E: Env>(
         waiter: Waiter::new(fetch.missing()),
         answered: Arc::new(Notify::new()),
     };
+    let missing = fetch.missing();
     if fetch.look(Some(&waiting.waiter), false) {
         return fetch.finish();
     }
+    // What came between the two looks will not be credited any more.
+    waiting.waiter.credit(missing - fetch.missing());
     let session_id = fetch.session.id();
     broker
         .replication
@@ -356,10 +367,12 @@ impl<E: Env> Fetch<E> {
             }
             env.sleep_until((env.now() + RECHECK_PAUSE).min(self.deadline))
                 .await;
-            waiter = Waiter::new(self.missing());
+            let missing = self.missing();
+            waiter = Waiter::new(missing);
             if self.look(Some(&waiter), false) {
                 return self.finish();
             }
+            waiter.credit(missing - self.missing());
         }
     }
 

@@ -94,7 +94,14 @@ impl<E: Env> ControllerChannel<E> {
         loop {
             let mut leader = broker.cluster.leader.subscribe();
             let known = *leader.borrow_and_update();
-            let failure = match self.attempt(broker, known, request, deadline).await {
+            let attempted = tokio::select! {
+                biased;
+                done = self.attempt(broker, known, request, deadline) => done,
+                // A controller that died silently is not waited for once another one is known. Asking this very
+                // broker ends by itself when it loses the lead.
+                _ = leader.changed(), if known != Some(broker.id) => Err("the lead moved".to_owned()),
+            };
+            let failure = match attempted {
                 Ok(response) if R::error_code(&response) != ErrorCode::NotController.code() => {
                     return Ok(response);
                 }

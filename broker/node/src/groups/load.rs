@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{Coordinator, Decision};
@@ -17,29 +18,42 @@ use crate::partition::Partition;
 /// Bytes read at once (Kafka's `offsets.load.buffer.size` is 5 MiB).
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Pause after a load failed.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
 /// Begins to load; the coordinator becomes active when it is done, if this broker still leads in this epoch.
 pub(super) fn start<E: Env>(broker: &Arc<Broker<E>>, id: TopicPartition, epoch: LeaderEpoch) {
     let loader = Arc::clone(broker);
     broker.env.spawn(async move {
-        let Some(partition) = loader.partition(id) else { return };
-        let blocking = (Arc::clone(&loader), Arc::clone(&partition));
-        let loaded = loader.env.run_blocking(move || load(&blocking.0, &blocking.1, epoch)).await;
-        match loaded {
-            Ok((mut coordinator, end_offset)) => {
-                coordinator.handle_loaded(loader.env.now());
-                let groups = coordinator.groups().count();
-                tracing::debug!(partition = %partition.name(), groups, end_offset, "coordinator loaded");
-                let shard = Shard::new(partition, epoch, coordinator, end_offset);
-                loader.groups.activate(&loader, id.partition, shard);
-            }
-            Err(ErrorKind::NotLeaderOrFollower) => {
-                tracing::debug!(partition = %partition.name(), "leads no more: the coordinator is not loaded");
-            }
-            Err(error) => {
-                tracing::error!(partition = %partition.name(), ?error, "the coordinator could not be loaded");
+        // Tried again as long as it is wanted: a disk that was full, or a role not taken yet, may mend.
+        while loader.groups.is_loading(id.partition, epoch) && !loader.is_stopping() {
+            match try_load(&loader, id, epoch).await {
+                Ok(shard) => loader.groups.activate(&loader, id.partition, shard),
+                Err(error) => {
+                    tracing::debug!(partition = %id, ?error, "the coordinator is not loaded yet");
+                    loader.env.sleep_until(loader.env.now() + RETRY_PAUSE).await;
+                }
             }
         }
     });
+}
+
+async fn try_load<E: Env>(
+    broker: &Arc<Broker<E>>,
+    id: TopicPartition,
+    epoch: LeaderEpoch,
+) -> Result<Arc<Shard<E>>, ErrorKind> {
+    let partition = broker.partition(id).ok_or(ErrorKind::NotLeaderOrFollower)?;
+    let blocking = (Arc::clone(broker), Arc::clone(&partition));
+    let loaded = broker
+        .env
+        .run_blocking(move || load(&blocking.0, &blocking.1, epoch))
+        .await;
+    let (mut coordinator, end_offset) = loaded?;
+    coordinator.handle_loaded(broker.env.now());
+    let groups = coordinator.groups().count();
+    tracing::debug!(partition = %partition.name(), groups, end_offset, "coordinator loaded");
+    Ok(Shard::new(partition, epoch, coordinator, end_offset))
 }
 
 /// Applies every record of the log. Nobody but the coordinator appends to it, so its end stands still meanwhile.

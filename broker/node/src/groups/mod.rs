@@ -110,7 +110,12 @@ impl<E: Env> Groups<E> {
         if let Some(topic) = old.topic_by_name(OFFSETS_TOPIC)
             && changes.removed_topics.contains_key(&topic.id)
         {
-            self.slots().clear();
+            let replaced = std::mem::take(&mut *self.slots());
+            for slot in replaced.into_values() {
+                if let Slot::Active(old) = slot {
+                    old.retire();
+                }
+            }
         }
         if !changes.removed_topics.is_empty() {
             let removed: BTreeSet<String> = changes.removed_topics.values().cloned().collect();
@@ -142,17 +147,22 @@ impl<E: Env> Groups<E> {
         if current == epoch {
             return;
         }
-        match epoch {
-            Some(epoch) => {
-                slots.insert(id.partition, Slot::Loading(epoch));
-                drop(slots);
-                load::start(broker, id, epoch);
-            }
-            None => {
-                // Those that wait for its answers find the sender gone and tell their clients to look elsewhere.
-                slots.remove(&id.partition);
-            }
+        let replaced = match epoch {
+            Some(epoch) => slots.insert(id.partition, Slot::Loading(epoch)),
+            None => slots.remove(&id.partition),
+        };
+        drop(slots);
+        if let Some(Slot::Active(old)) = replaced {
+            old.retire();
         }
+        if let Some(epoch) = epoch {
+            load::start(broker, id, epoch);
+        }
+    }
+
+    /// Whether a partition is still to be loaded in this epoch.
+    fn is_loading(&self, partition: i32, epoch: LeaderEpoch) -> bool {
+        matches!(self.slots().get(&partition), Some(Slot::Loading(loading)) if *loading == epoch)
     }
 
     /// A load has finished.

@@ -79,6 +79,11 @@ impl<E: Env> Shard<E> {
         self.epoch
     }
 
+    /// Decides nothing any more: everybody who waits is told to look elsewhere.
+    pub(super) fn retire(&self) {
+        self.lock().fail();
+    }
+
     pub(super) fn partition(&self) -> &Arc<Partition<E>> {
         &self.partition
     }

@@ -178,7 +178,7 @@ impl<E: Env> Partition<E> {
             replica.high_watermark = high_watermark;
         }
         if let Some(log_start_offset) = advance.log_start_offset {
-            follow_log_start(&self.name(), log, log_start_offset, wall_ms);
+            follow_log_start(self.name(), log, log_start_offset, env);
         }
         FollowerStep::Fetch
     }
@@ -192,19 +192,20 @@ impl<E: Env> Partition<E> {
     }
 }
 
-fn follow_log_start<D: taffrail_log::Disk>(
-    name: &str,
-    log: &mut Log<D>,
-    log_start_offset: i64,
-    wall_ms: i64,
-) {
-    match log
-        .advance_log_start_to(log_start_offset, wall_ms)
-        .and_then(|retired| retired.remove())
-    {
-        Ok(()) => {}
+/// Moves the log start up with the leader's; files that are not needed any more go in the background.
+fn follow_log_start<E: Env>(name: String, log: &mut Log<E::Disk>, log_start_offset: i64, env: &E) {
+    match log.advance_log_start_to(log_start_offset, env.wall_ms()) {
+        Ok(retired) if retired.segments == 0 => {}
+        Ok(retired) => {
+            let remover = env.clone();
+            env.spawn(async move {
+                if let Err(error) = remover.run_blocking(move || retired.remove()).await {
+                    tracing::warn!(partition = name, %error, "files of deleted segments are still there");
+                }
+            });
+        }
         Err(error) => {
-            tracing::warn!(partition = name, %error, "the leader's log start could not be followed")
+            tracing::warn!(partition = name, %error, "the leader's log start could not be followed");
         }
     }
 }

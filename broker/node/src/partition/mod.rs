@@ -245,6 +245,14 @@ impl<E: Env> Replica<E> {
         self.waiters.high_watermark_moved(high_watermark, bytes);
     }
 
+    /// Whoever waits has to look again: the role or the epoch changed.
+    fn wake_all(&mut self) {
+        self.waiters.wake_all();
+        for waiter in self.low_watermark_waiters.drain(..) {
+            waiter.wake();
+        }
+    }
+
     fn local_log(log: &Log<E::Disk>) -> LocalLog {
         LocalLog {
             log_start_offset: log.log_start_offset(),

@@ -156,14 +156,16 @@ impl<E: Env> Partition<E> {
             min_one: request.min_one,
             end_offset,
         };
-        result.range = log.read(from.fetch_offset, limits).map_err(|error| {
+        let range = log.read(from.fetch_offset, limits);
+        // Whatever the read came to: what the follower's progress led to must not be lost.
+        self.settle(replica, effects);
+        result.range = range.map_err(|error| {
             tracing::warn!(partition = %self.name(), offset = from.fetch_offset, %error, "read failed");
             storage_error(&error)
         })?;
         if let Some(waiter) = waiter {
             replica.waiters.add_fetch(end, waiter);
         }
-        self.settle(replica, effects);
         Ok(result)
     }
 

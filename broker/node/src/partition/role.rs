@@ -7,7 +7,7 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::BrokerId;
 use taffrail_core::metadata::Image;
 use taffrail_core::replica::{
-    AlterPartitionAnswer, Follower, Leader, LeaderLog, PartitionState, Settings,
+    AlterPartitionAnswer, Follower, Leader, LeaderLog, PartitionState, Proposal, Settings,
 };
 use taffrail_core::time::Instant;
 use taffrail_log::{Log, LogConfig};
@@ -18,8 +18,8 @@ use crate::env::Env;
 /// What the metadata made of this replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoleChange {
-    /// It leads, newly (in this epoch) or as before.
-    Leads { newly: bool },
+    /// It leads.
+    Leads,
     /// It follows this broker.
     Follows(BrokerId),
     /// Nobody leads.
@@ -48,7 +48,7 @@ impl<E: Env> Partition<E> {
                 if !matches!(replica.role, Role::Idle) {
                     replica.high_watermark = replica.high_watermark();
                     replica.role = Role::Idle;
-                    replica.waiters.wake_all();
+                    replica.wake_all();
                 }
                 Ok(RoleChange::Idle)
             }
@@ -97,27 +97,30 @@ impl<E: Env> Partition<E> {
         }
         if newly {
             tracing::debug!(partition = %self.name(), epoch = state.leader_epoch.0, "leads");
-            replica.waiters.wake_all();
+            replica.wake_all();
         }
         self.settle(replica, effects);
         if replica.flush_ack {
             self.flushes.push(self.id);
         }
-        Ok(RoleChange::Leads { newly })
+        Ok(RoleChange::Leads)
     }
 
     /// The controller's answer to an ISR proposal.
     pub(crate) fn handle_alter_partition_answer(
         &self,
         now: Instant,
-        proposal: u64,
+        proposal: &Proposal,
         answer: AlterPartitionAnswer,
     ) {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let mut effects = std::mem::take(&mut replica.effects);
-        if let Role::Leader(leader) = &mut replica.role {
-            leader.handle_alter_partition_answer(now, proposal, answer, &mut effects);
+        // Ids begin anew with each leadership, so an answer must also be to this one.
+        if let Role::Leader(leader) = &mut replica.role
+            && leader.leader_epoch() == proposal.leader_epoch
+        {
+            leader.handle_alter_partition_answer(now, proposal.id, answer, &mut effects);
         }
         self.settle(replica, effects);
     }
@@ -176,10 +179,7 @@ impl<E: Env> Partition<E> {
         let mut replica = self.lock();
         replica.high_watermark = replica.high_watermark();
         replica.role = Role::Idle;
-        replica.waiters.wake_all();
-        for waiter in replica.low_watermark_waiters.drain(..) {
-            waiter.wake();
-        }
+        replica.wake_all();
         replica.log.take()
     }
 
@@ -195,7 +195,7 @@ impl<E: Env> Partition<E> {
         let mut replica = self.lock();
         replica.high_watermark = replica.high_watermark();
         replica.role = Role::Idle;
-        replica.waiters.wake_all();
+        replica.wake_all();
     }
 }
 
@@ -218,7 +218,7 @@ fn follow<E: Env>(
             );
             replica.high_watermark = follower.high_watermark();
             replica.role = Role::Follower(follower);
-            replica.waiters.wake_all();
+            replica.wake_all();
         }
     }
 }

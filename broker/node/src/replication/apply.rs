@@ -19,6 +19,10 @@ impl<E: Env> Broker<E> {
     /// Until the image holds this process's own registration it is history: it may name this broker the leader of
     /// what others lead by now. Of history only deletions are taken, for they are final.
     pub(crate) fn apply_metadata(self: &Arc<Self>, old: &Arc<Image>, new: &Arc<Image>) {
+        if self.is_stopping() {
+            // The logs are being closed; the next start finds out what there is to do.
+            return;
+        }
         for (topic_id, name) in &Changes::between(old, new).removed_topics {
             self.delete_topic(*topic_id, name);
         }
@@ -75,16 +79,17 @@ impl<E: Env> Broker<E> {
             }
             (None, true) => match self.create_replica(image, id) {
                 Some(partition) => partition,
-                None => return,
+                None => return self.replication.try_again(id),
             },
         };
         match partition.apply_metadata(image, self.env.now()) {
             Ok(RoleChange::Follows(leader)) => self.replication.follow(self, leader, id),
-            Ok(RoleChange::Leads { .. } | RoleChange::Idle) => self.replication.unfollow(id),
+            Ok(RoleChange::Leads | RoleChange::Idle) => self.replication.unfollow(id),
             Err(error) => {
                 tracing::error!(partition = %partition.name(), ?error, "the replica cannot take its role");
                 partition.resign();
                 self.replication.unfollow(id);
+                self.replication.try_again(id);
             }
         }
     }
@@ -229,6 +234,14 @@ impl<E: Env> Broker<E> {
                 self.metrics().unclean_leader_elections.inc();
                 tracing::warn!(partition = %id, leader = ?state.leader, "a leader was elected without proof that it has every acknowledged record");
             }
+        }
+    }
+
+    /// Tries again what could not be done when the metadata said so: a disk that was full may have room by now.
+    pub(crate) fn retry_partitions(self: &Arc<Self>) {
+        let image = self.cluster.image();
+        for id in self.replication.take_retries() {
+            self.apply_partition(&image, id);
         }
     }
 

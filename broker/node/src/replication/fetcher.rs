@@ -144,24 +144,29 @@ struct Fetcher<E: Env> {
     reconnect_pause: Duration,
 }
 
+/// What came of a request.
+enum Outcome {
+    /// The next one goes by the same connection and session.
+    Continue,
+    /// The connection is good, but the leader keeps no session.
+    NoSession,
+    /// The connection is of no further use.
+    Broken,
+}
+
 /// The fetch session at the leader, as this side knows it.
 #[derive(Default)]
 struct Session {
     id: i32,
     epoch: i32,
-    /// What the leader was last told of each partition in the session.
-    told: BTreeMap<TopicPartition, FetchPosition>,
+    /// The partitions in the leader's session, with what it was last told of each; none if it has to be told again.
+    told: BTreeMap<TopicPartition, Option<FetchPosition>>,
 }
 
 impl Session {
     fn next_epoch(&mut self) {
         self.epoch = self.epoch.checked_add(1).unwrap_or(1);
     }
-}
-
-/// A request on its way and what it asked for.
-struct Round {
-    request: FetchRequest,
 }
 
 impl<E: Env> Fetcher<E> {
@@ -184,15 +189,22 @@ impl<E: Env> Fetcher<E> {
             self.sleep(until).await;
             return;
         }
+        let fetchers = &self.broker.replication.fetchers;
+        let told = &self.session.told;
+        self.due
+            .retain(|id| told.contains_key(id) || fetchers.follows(*id, self.leader));
+        if self.due.is_empty() && self.session.told.is_empty() {
+            return;
+        }
         if self.connection.is_none() && !self.connect().await {
             return;
         }
-        let round = self.next_round();
-        if round.request.session_id == 0 && round.request.topics.is_empty() {
+        let request = self.next_request();
+        if request.session_id == 0 && request.topics.is_empty() {
             // Everything that was due has gone or waits.
             return;
         }
-        self.exchange(round).await;
+        self.exchange(request).await;
     }
 
     fn take_assignments(&mut self) {
@@ -244,7 +256,7 @@ impl<E: Env> Fetcher<E> {
         self.session = Session::default();
     }
 
-    fn next_round(&mut self) -> Round {
+    fn next_request(&mut self) -> FetchRequest {
         let now = self.broker.env.now();
         let mut forgotten = Vec::new();
         let mut topics: Vec<FetchTopic> = Vec::new();
@@ -261,10 +273,10 @@ impl<E: Env> Fetcher<E> {
                     continue;
                 }
             };
-            if self.session.told.get(&id) == Some(&position) {
+            if self.session.told.get(&id) == Some(&Some(position)) {
                 continue;
             }
-            self.session.told.insert(id, position);
+            self.session.told.insert(id, Some(position));
             push_partition(
                 &mut topics,
                 id,
@@ -273,25 +285,23 @@ impl<E: Env> Fetcher<E> {
             );
         }
         let config = &self.broker.config;
-        Round {
-            request: FetchRequest {
-                replica_state: ReplicaState {
-                    replica_id: self.broker.id.0,
-                    replica_epoch: self
-                        .broker
-                        .cluster
-                        .broker_epoch()
-                        .map_or(-1, |epoch| epoch.0),
-                },
-                max_wait_ms: config.replica_fetch_wait_max_ms,
-                min_bytes: config.replica_fetch_min_bytes,
-                max_bytes: config.replica_fetch_response_max_bytes,
-                session_id: self.session.id,
-                session_epoch: self.session.epoch,
-                topics,
-                forgotten_topics_data: forget(&forgotten),
-                ..FetchRequest::default()
+        FetchRequest {
+            replica_state: ReplicaState {
+                replica_id: self.broker.id.0,
+                replica_epoch: self
+                    .broker
+                    .cluster
+                    .broker_epoch()
+                    .map_or(-1, |epoch| epoch.0),
             },
+            max_wait_ms: config.replica_fetch_wait_max_ms,
+            min_bytes: config.replica_fetch_min_bytes,
+            max_bytes: config.replica_fetch_response_max_bytes,
+            session_id: self.session.id,
+            session_epoch: self.session.epoch,
+            topics,
+            forgotten_topics_data: forget(&forgotten),
+            ..FetchRequest::default()
         }
     }
 
@@ -306,23 +316,39 @@ impl<E: Env> Fetcher<E> {
         partition.fetch_position(now)
     }
 
-    async fn exchange(&mut self, round: Round) {
+    async fn exchange(&mut self, request: FetchRequest) {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        if self.exchange_over(&connection, round).await {
-            self.session.next_epoch();
-            self.connection = Some(connection);
+        match self.exchange_over(&connection, request).await {
+            Outcome::Continue => {
+                self.session.next_epoch();
+                self.connection = Some(connection);
+            }
+            Outcome::NoSession => {
+                // Without a session every answer comes at once, so it is not asked for at once.
+                self.reset_session();
+                self.connection = Some(connection);
+                self.pause_after_failure().await;
+            }
+            Outcome::Broken => {
+                self.reset_session();
+                self.pause_after_failure().await;
+            }
         }
     }
 
     /// Sends the request and takes its answer. If partitions are assigned meanwhile, a second request follows at
-    /// once: the leader then ends the long poll of the first. Tells whether connection and session are still good.
-    async fn exchange_over(&mut self, connection: &PeerConnection<E>, round: Round) -> bool {
-        let patience = Duration::from_millis(u64::try_from(round.request.max_wait_ms).unwrap_or(0))
-            + ANSWER_GRACE;
+    /// once: the leader then ends the long poll of the first.
+    async fn exchange_over(
+        &mut self,
+        connection: &PeerConnection<E>,
+        request: FetchRequest,
+    ) -> Outcome {
+        let patience =
+            Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)) + ANSWER_GRACE;
         let version = FetchRequest::MAX_VERSION;
-        let first = connection.call_raw(&round.request, version, self.broker.env.now() + patience);
+        let first = connection.call_raw(&request, version, self.broker.env.now() + patience);
         let mut first = std::pin::pin!(first);
         let in_session = self.session.id != 0;
         let assignments = Arc::clone(&self.assignments);
@@ -336,8 +362,8 @@ impl<E: Env> Fetcher<E> {
         }
         self.take_assignments();
         self.session.next_epoch();
-        let next = self.next_round();
-        let second = connection.call_raw(&next.request, version, self.broker.env.now() + patience);
+        let next = self.next_request();
+        let second = connection.call_raw(&next, version, self.broker.env.now() + patience);
         let mut second = std::pin::pin!(second);
         // Polling the second puts it on the wire, which is what ends the first; answers come in order.
         let frame = tokio::select! {
@@ -345,49 +371,49 @@ impl<E: Env> Fetcher<E> {
             frame = first.as_mut() => frame,
             frame = second.as_mut() => frame,
         };
-        self.take_answer(connection, frame).await && {
-            let frame = second.await;
-            self.take_answer(connection, frame).await
+        match self.take_answer(connection, frame).await {
+            Outcome::Continue => {
+                let frame = second.await;
+                self.take_answer(connection, frame).await
+            }
+            // The answer that is still to come is to a session that is no more.
+            Outcome::NoSession | Outcome::Broken => Outcome::Broken,
         }
     }
 
-    /// Whether the connection and the session are still good.
     async fn take_answer(
         &mut self,
         connection: &PeerConnection<E>,
         frame: Result<Vec<u8>, PeerError>,
-    ) -> bool {
+    ) -> Outcome {
         let answered = frame.and_then(|frame| fetch_answer::decode(self.leader, frame));
         let answered = match answered {
             Ok(answered) => answered,
             Err(error) => {
                 tracing::debug!(leader = self.leader.0, %error, "fetch failed");
-                self.reset_session();
-                self.pause_after_failure().await;
-                return false;
+                return Outcome::Broken;
             }
         };
         if let Some(error) = answered.session_error {
             tracing::debug!(
                 leader = self.leader.0,
                 ?error,
-                "the leader knows no such fetch session"
+                "the leader knows no such session"
             );
-            self.reset_session();
-            return false;
+            return Outcome::NoSession;
         }
         self.session.id = answered.session_id;
         self.apply(connection, &answered).await;
         if self.session.id == 0 {
-            self.reset_session();
-            return false;
+            return Outcome::NoSession;
         }
-        true
+        self.reconnect_pause = RECONNECT_PAUSE;
+        Outcome::Continue
     }
 
     async fn apply(&mut self, connection: &PeerConnection<E>, answered: &Answered) {
         for fetched in &answered.partitions {
-            let Some(asked) = self.session.told.get(&fetched.id).copied() else {
+            let Some(Some(asked)) = self.session.told.get(&fetched.id).copied() else {
                 continue;
             };
             let Some(partition) = self.broker.partition(fetched.id) else {
@@ -410,11 +436,8 @@ impl<E: Env> Fetcher<E> {
             // Whatever the step is: the next round asks the partition for its position, and finds out.
             self.due.insert(fetched.id);
             if fetched.answer.error.is_some() {
-                // The same position has to be asked for again, though it did not change.
-                self.session.told.remove(&fetched.id);
-                if let FollowerStep::Wait(until) = step {
-                    tracing::trace!(partition = %fetched.id, ?until, "waits before it fetches again");
-                }
+                // Asked for again, though the position did not change; or forgotten, if it waits or has gone.
+                self.session.told.insert(fetched.id, None);
             }
         }
     }

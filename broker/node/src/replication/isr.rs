@@ -21,8 +21,8 @@ use crate::env::Env;
 
 /// Partitions in one request; the rest waits for the next one.
 const PARTITIONS_MAX: usize = 2_000;
-/// How often leaders are asked whether a follower has lagged for too long: a tenth of the 30 s that it may take,
-/// and no less often than a proposal may have to be sent again.
+/// How often leaders are asked whether a follower has lagged for too long or a proposal is due again; a resend waits
+/// 100 ms, so this may double it.
 const TIMEOUT_CHECK: Duration = Duration::from_millis(200);
 
 /// Proposals that wait to be sent.
@@ -83,7 +83,7 @@ pub(super) async fn send_proposals<E: Env>(broker: Arc<Broker<E>>) {
                 .unwrap_or(AlterPartitionAnswer::Unknown);
             count(&broker, &proposal, &answer);
             tracing::info!(partition = %partition.name(), change = ?proposal.change, new_isr = ?proposal.new_isr, ?answer, "ISR change");
-            partition.handle_alter_partition_answer(broker.env.now(), proposal.id, answer);
+            partition.handle_alter_partition_answer(broker.env.now(), &proposal, answer);
         }
     }
 }

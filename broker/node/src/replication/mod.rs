@@ -9,7 +9,7 @@ mod flush_queue;
 mod isr;
 mod waiter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -40,6 +40,8 @@ pub(crate) struct Replication<E: Env> {
     waiting_fetches: Mutex<WaitingFetches>,
     strays_checked: AtomicBool,
     joined: AtomicBool,
+    /// Partitions whose state in the metadata could not be carried out.
+    retries: Mutex<BTreeSet<TopicPartition>>,
 }
 
 impl<E: Env> Replication<E> {
@@ -58,6 +60,7 @@ impl<E: Env> Replication<E> {
             waiting_fetches: Mutex::new(BTreeMap::new()),
             strays_checked: AtomicBool::new(false),
             joined: AtomicBool::new(false),
+            retries: Mutex::new(BTreeSet::new()),
         }
     }
 
@@ -66,11 +69,12 @@ impl<E: Env> Replication<E> {
         self.directories.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The ids of all log directories, sorted, as the registration tells them.
+    /// The ids of the log directories in use, sorted, as the registration tells them.
     pub(crate) fn directory_ids(&self) -> Vec<DirectoryId> {
         let mut ids: Vec<DirectoryId> = self
             .directories()
             .iter()
+            .filter(|directory| directory.offline().is_none())
             .map(|directory| DirectoryId(directory.identity().directory_id))
             .collect();
         ids.sort();
@@ -145,6 +149,15 @@ impl<E: Env> Replication<E> {
         self.fetchers.stop();
         self.flushes.wake();
         self.proposals.wake();
+    }
+
+    fn try_again(&self, partition: TopicPartition) {
+        let mut retries = self.retries.lock().expect("no panic while locked");
+        retries.insert(partition);
+    }
+
+    fn take_retries(&self) -> BTreeSet<TopicPartition> {
+        std::mem::take(&mut *self.retries.lock().expect("no panic while locked"))
     }
 
     /// Whether the metadata is applied for the first time: nothing of it has been carried out yet.

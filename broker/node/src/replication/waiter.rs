@@ -80,12 +80,17 @@ pub(crate) enum VisibleEnd {
     LogEnd,
 }
 
+/// Below this many waiting produces nobody looks for abandoned ones.
+const PRUNE_AT_MIN: usize = 64;
+
 /// The requests that wait on one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     fetches: Vec<FetchWait>,
     /// Ascending by offset: appends happen in offset order.
     produces: VecDeque<ProduceWait>,
+    /// How many produces to hold before looking for abandoned ones.
+    prune_at: usize,
 }
 
 #[derive(Debug)]
@@ -113,6 +118,12 @@ impl Waiters {
     }
 
     pub(crate) fn add_produce(&mut self, required_offset: i64, waiter: &Arc<Waiter>) {
+        if self.produces.len() >= self.prune_at {
+            // Requests that timed out, when nothing is confirmed for long.
+            self.produces
+                .retain(|wait| Arc::strong_count(&wait.waiter) > 1 && !wait.waiter.is_over());
+            self.prune_at = (self.produces.len() * 2).max(PRUNE_AT_MIN);
+        }
         let at = self
             .produces
             .partition_point(|wait| wait.required_offset <= required_offset);
@@ -157,8 +168,9 @@ impl Waiters {
         for wait in self.fetches.drain(..) {
             wait.waiter.wake();
         }
+        // Only this partition's part of a request is decided; the others may still be confirmed.
         for wait in self.produces.drain(..) {
-            wait.waiter.wake();
+            wait.waiter.credit(1);
         }
     }
 
