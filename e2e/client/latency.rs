@@ -19,6 +19,9 @@ use crate::Target;
 /// The first records meet cold connections: they are sent but not counted.
 const SETTLE: Duration = Duration::from_secs(2);
 
+/// For the last acknowledgements and the last records to arrive.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+
 /// The `latency` command.
 #[derive(clap::Args)]
 pub(crate) struct Latency {
@@ -63,30 +66,33 @@ impl Latency {
             .client()
             .fetch_metadata(Some(&self.target.topic), Duration::from_secs(20))?;
         let done = Arc::new(AtomicBool::new(false));
+        let total = self.total()?;
         let reader = {
             let (consumer, done) = (self.consumer()?, Arc::clone(&done));
-            thread::spawn(move || read(&consumer, start, &done))
+            thread::spawn(move || read(&consumer, start, total, &done))
         };
         thread::sleep(Duration::from_secs(1));
-        let sent = self.send(&producer, start)?;
-        producer.flush(Duration::from_secs(20))?;
-        // Whatever is not read a second after the last acknowledgement counts as missing.
-        thread::sleep(Duration::from_secs(1));
+        self.send(&producer, start, total)?;
+        producer.flush(DRAIN_LIMIT)?;
+        let flushed = Instant::now();
+        while !reader.is_finished() && flushed.elapsed() < DRAIN_LIMIT {
+            thread::sleep(Duration::from_millis(10));
+        }
         done.store(true, Ordering::Relaxed);
         let end_to_end = reader
             .join()
             .map_err(|_| anyhow!("the reader panicked"))??;
         let skip = usize::try_from(SETTLE.as_secs() * u64::from(self.rate))?;
         ensure!(
-            end_to_end.len() == sent,
-            "{sent} records sent, {} read",
+            end_to_end.len() == total,
+            "{total} records sent, {} read",
             end_to_end.len()
         );
         let acknowledged =
             std::mem::take(&mut *acks.micros.lock().unwrap_or_else(PoisonError::into_inner));
         println!(
             "{}",
-            json!({ "messages": sent, "ack": percentiles(&acknowledged, skip), "e2e": percentiles(&end_to_end, skip) })
+            json!({ "messages": total, "ack": percentiles(&acknowledged, skip), "e2e": percentiles(&end_to_end, skip) })
         );
         Ok(())
     }
@@ -107,13 +113,21 @@ impl Latency {
         Ok(consumer)
     }
 
-    fn send(&self, producer: &ThreadedProducer<ArcAcks>, start: Instant) -> Result<usize> {
-        let total =
-            u32::try_from((SETTLE + Duration::from_secs(u64::from(self.seconds))).as_secs())?
-                * self.rate;
+    /// How many records are sent.
+    fn total(&self) -> Result<usize> {
+        let seconds = SETTLE + Duration::from_secs(u64::from(self.seconds));
+        Ok(usize::try_from(seconds.as_secs() * u64::from(self.rate))?)
+    }
+
+    fn send(
+        &self,
+        producer: &ThreadedProducer<ArcAcks>,
+        start: Instant,
+        total: usize,
+    ) -> Result<()> {
         let mut payload = vec![b'x'; self.size];
         let first = Instant::now();
-        for n in 0..total {
+        for n in 0..u32::try_from(total)? {
             let due = first + Duration::from_secs(1) * n / self.rate;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let now = u64::try_from(start.elapsed().as_micros())?;
@@ -126,14 +140,19 @@ impl Latency {
                 .map_err(|(error, _)| error)
                 .context("the producer refused a record")?;
         }
-        Ok(usize::try_from(total)?)
+        Ok(())
     }
 }
 
-/// Reads until told to stop; gives each record's age in the order of reading.
-fn read(consumer: &BaseConsumer, start: Instant, done: &AtomicBool) -> Result<Vec<u64>> {
+/// Reads `total` records, or until told to stop; gives each record's age in the order of reading.
+fn read(
+    consumer: &BaseConsumer,
+    start: Instant,
+    total: usize,
+    done: &AtomicBool,
+) -> Result<Vec<u64>> {
     let mut ages = Vec::new();
-    while !done.load(Ordering::Relaxed) {
+    while ages.len() < total && !done.load(Ordering::Relaxed) {
         if let Some(message) = consumer.poll(Duration::from_millis(100)) {
             ages.push(age(start, message?.payload())?);
         }
