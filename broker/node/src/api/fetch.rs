@@ -23,6 +23,7 @@ use taffrail_protocol::{ErrorCode, Records, Uuid};
 use tokio::sync::Notify;
 
 use crate::access::access_of;
+use crate::api::leader_hints::LeaderHints;
 use crate::broker::Broker;
 use crate::connection::ListenerKind;
 use crate::dispatch::{self, RequestContext};
@@ -513,7 +514,7 @@ impl<E: Env> FetchAnswer<E> {
         if self.context.version < LEADER_HINT_VERSION {
             return;
         }
-        let mut leaders = std::collections::BTreeSet::new();
+        let mut hints = LeaderHints::default();
         for topic in &mut self.topics {
             let topic_id = TopicId(topic.topic_id.0);
             for partition in &mut topic.partitions {
@@ -524,30 +525,24 @@ impl<E: Env> FetchAnswer<E> {
                 if !moved.contains(&partition.error_code) {
                     continue;
                 }
-                let state =
-                    image.partition(TopicPartition::new(topic_id, partition.partition_index));
-                let Some((leader, epoch)) =
-                    state.and_then(|state| Some((state.leader?, state.leader_epoch)))
-                else {
-                    continue;
-                };
-                partition.current_leader = LeaderIdAndEpoch {
-                    leader_id: leader.0,
-                    leader_epoch: epoch.0,
-                };
-                leaders.insert(leader);
+                let id = TopicPartition::new(topic_id, partition.partition_index);
+                if let Some((leader, epoch)) = hints.leader_of(image, id) {
+                    partition.current_leader = LeaderIdAndEpoch {
+                        leader_id: leader.0,
+                        leader_epoch: epoch.0,
+                    };
+                }
             }
         }
-        for leader in leaders {
-            if let Some(listener) = image.listener(leader, &self.context.listener) {
-                self.endpoints.push(NodeEndpoint {
-                    node_id: leader.0,
-                    host: listener.host.clone(),
-                    port: i32::from(listener.port),
-                    rack: image.rack(leader).map(str::to_owned),
-                });
-            }
-        }
+        let endpoints = hints.endpoints(image, &self.context.listener).into_iter();
+        self.endpoints = endpoints
+            .map(|found| NodeEndpoint {
+                node_id: found.node_id,
+                host: found.host,
+                port: found.port,
+                rack: found.rack,
+            })
+            .collect();
     }
 
     fn encode(self, session_id: i32) -> Handled<E> {

@@ -15,6 +15,7 @@ pub(crate) mod elect_leaders;
 pub(crate) mod fetch;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+mod leader_hints;
 pub(crate) mod list_offsets;
 pub(crate) mod list_partition_reassignments;
 pub(crate) mod metadata;

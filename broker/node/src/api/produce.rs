@@ -17,6 +17,7 @@ use taffrail_protocol::messages::produce_response::{
 use taffrail_protocol::{ErrorCode, Message, Reader, Records};
 
 use crate::access::access_of;
+use crate::api::leader_hints::LeaderHints;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -341,7 +342,7 @@ fn refused(index: i32, refusal: &ProduceRefusal) -> PartitionProduceResponse {
 
 /// Tells producers that came to the wrong broker where the leader is (KIP-951).
 fn add_leader_hints(image: &Image, context: &RequestContext, response: &mut ProduceResponse) {
-    let mut leaders = std::collections::BTreeSet::new();
+    let mut hints = LeaderHints::default();
     for topic in &mut response.responses {
         let found = find_topic(
             image,
@@ -354,26 +355,22 @@ fn add_leader_hints(image: &Image, context: &RequestContext, response: &mut Prod
             if partition.error_code != ErrorCode::NotLeaderOrFollower.code() {
                 continue;
             }
-            let Some(state) = image.partition(TopicPartition::new(topic_id, partition.index))
-            else {
-                continue;
-            };
-            let Some(leader) = state.leader else { continue };
-            partition.current_leader = LeaderIdAndEpoch {
-                leader_id: leader.0,
-                leader_epoch: state.leader_epoch.0,
-            };
-            leaders.insert(leader);
+            let id = TopicPartition::new(topic_id, partition.index);
+            if let Some((leader, epoch)) = hints.leader_of(image, id) {
+                partition.current_leader = LeaderIdAndEpoch {
+                    leader_id: leader.0,
+                    leader_epoch: epoch.0,
+                };
+            }
         }
     }
-    for leader in leaders {
-        if let Some(listener) = image.listener(leader, &context.listener) {
-            response.node_endpoints.push(NodeEndpoint {
-                node_id: leader.0,
-                host: listener.host.clone(),
-                port: i32::from(listener.port),
-                rack: image.rack(leader).map(str::to_owned),
-            });
-        }
-    }
+    let endpoints = hints.endpoints(image, &context.listener).into_iter();
+    response.node_endpoints = endpoints
+        .map(|found| NodeEndpoint {
+            node_id: found.node_id,
+            host: found.host,
+            port: found.port,
+            rack: found.rack,
+        })
+        .collect();
 }
