@@ -133,11 +133,16 @@ impl<E: IndexEntry> Index<E> {
         self.unwritten.len() >= UNWRITTEN_MAX
     }
 
-    /// Puts the unwritten entries into the file and gives their memory back.
+    /// Puts the unwritten entries into the file and gives their memory back. The file is there afterwards, if only
+    /// empty: Kafka's tools take a segment without one for damaged.
     pub(crate) fn write<D: Disk>(&mut self, disk: &D, path: &Path) -> io::Result<()> {
         if self.unwritten.is_empty() {
             self.unwritten = Vec::new();
-            return Ok(());
+            return if self.written == 0 {
+                make(disk, path)
+            } else {
+                Ok(())
+            };
         }
         let mut bytes = Vec::with_capacity(self.unwritten.len() * E::BYTES);
         for entry in &self.unwritten {
@@ -283,6 +288,14 @@ fn read_entries<E: IndexEntry, F: DiskFile>(
         .chunks_exact(E::BYTES)
         .map(E::decode)
         .collect())
+}
+
+/// Makes an empty file, unless there is one.
+fn make<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
+    match disk.create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
