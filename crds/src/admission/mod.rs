@@ -193,7 +193,12 @@ fn is_dns_subdomain(name: &str) -> bool {
 
 /// Evaluates the CEL rules. If the shape is already wrong, rules may fail to evaluate; only plain refusals are
 /// reported then, since the shape errors say the rest.
-fn check_rules(rules: &CompiledSchema, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn check_rules(
+    rules: &CompiledSchema,
+    object: &Value,
+    old: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+) {
     let shape_is_right = errors.is_empty();
     let Err(failures) = Validator::new().validate_compiled(rules, object, old) else {
         return;
