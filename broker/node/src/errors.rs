@@ -3,18 +3,10 @@
 use taffrail_core::error::{ApiError, ErrorKind};
 use taffrail_protocol::error_code::ErrorCode;
 
-/// Spells the match from a kind to the code of the same name.
-macro_rules! same_names {
-    ($kind:expr; $($name:ident)*) => {
-        match $kind {
-            $(ErrorKind::$name => ErrorCode::$name,)*
-        }
-    };
-}
-
-/// The error code of a kind.
-pub(crate) fn code_of(kind: ErrorKind) -> ErrorCode {
-    same_names!(kind;
+/// Hands the names that kinds and codes share to a macro that spells a match over them.
+macro_rules! shared_names {
+    ($spell:ident) => {
+        $spell! {
         UnknownServerError OffsetOutOfRange CorruptMessage UnknownTopicOrPartition LeaderNotAvailable
         NotLeaderOrFollower RequestTimedOut BrokerNotAvailable ReplicaNotAvailable MessageTooLarge
         OffsetMetadataTooLarge CoordinatorLoadInProgress CoordinatorNotAvailable NotCoordinator InvalidTopicException
@@ -33,7 +25,20 @@ pub(crate) fn code_of(kind: ErrorKind) -> ErrorCode {
         BrokerIdNotRegistered UnknownTopicId DuplicateBrokerRegistration InconsistentTopicId InconsistentClusterId
         FetchSessionTopicIdError IneligibleReplica NewLeaderElected FencedMemberEpoch UnreleasedInstanceId
         UnsupportedAssignor StaleMemberEpoch MismatchedEndpointType
-    )
+        }
+    };
+}
+
+/// The error code of a kind.
+pub(crate) fn code_of(kind: ErrorKind) -> ErrorCode {
+    macro_rules! codes {
+        ($($name:ident)*) => {
+            match kind {
+                $(ErrorKind::$name => ErrorCode::$name,)*
+            }
+        };
+    }
+    shared_names!(codes)
 }
 
 /// The number that a response carries for a refusal, or for none.
@@ -51,26 +56,7 @@ pub(crate) fn kind_of(code: ErrorCode) -> ErrorKind {
             }
         };
     }
-    kinds! {
-        UnknownServerError OffsetOutOfRange CorruptMessage UnknownTopicOrPartition LeaderNotAvailable
-        NotLeaderOrFollower RequestTimedOut BrokerNotAvailable ReplicaNotAvailable MessageTooLarge
-        OffsetMetadataTooLarge CoordinatorLoadInProgress CoordinatorNotAvailable NotCoordinator InvalidTopicException
-        RecordListTooLarge NotEnoughReplicas NotEnoughReplicasAfterAppend InvalidRequiredAcks IllegalGeneration
-        InconsistentGroupProtocol InvalidGroupId UnknownMemberId InvalidSessionTimeout RebalanceInProgress
-        InvalidCommitOffsetSize TopicAuthorizationFailed GroupAuthorizationFailed ClusterAuthorizationFailed
-        InvalidTimestamp UnsupportedVersion TopicAlreadyExists InvalidPartitions InvalidReplicationFactor
-        InvalidReplicaAssignment InvalidConfig NotController InvalidRequest UnsupportedForMessageFormat PolicyViolation
-        OutOfOrderSequenceNumber DuplicateSequenceNumber InvalidProducerEpoch InvalidTxnState InvalidProducerIdMapping
-        ConcurrentTransactions TransactionCoordinatorFenced OperationNotAttempted KafkaStorageError LogDirNotFound
-        UnknownProducerId ReassignmentInProgress NonEmptyGroup GroupIdNotFound FetchSessionIdNotFound
-        InvalidFetchSessionEpoch TopicDeletionDisabled FencedLeaderEpoch UnknownLeaderEpoch UnsupportedCompressionType
-        StaleBrokerEpoch OffsetNotAvailable MemberIdRequired PreferredLeaderNotAvailable GroupMaxSizeReached
-        FencedInstanceId EligibleLeadersNotAvailable ElectionNotNeeded NoReassignmentInProgress GroupSubscribedToTopic
-        InvalidRecord UnstableOffsetCommit ThrottlingQuotaExceeded ProducerFenced InvalidUpdateVersion
-        BrokerIdNotRegistered UnknownTopicId DuplicateBrokerRegistration InconsistentTopicId InconsistentClusterId
-        FetchSessionTopicIdError IneligibleReplica NewLeaderElected FencedMemberEpoch UnreleasedInstanceId
-        UnsupportedAssignor StaleMemberEpoch MismatchedEndpointType
-    }
+    shared_names!(kinds)
 }
 
 /// The code and message that a response carries for a refusal.

@@ -93,7 +93,7 @@ fn mutate(seeds: &[Vec<u8>], source: &mut Source) -> Vec<u8> {
 /// Writes the corpus anew, after a definition changed:
 /// `cargo test -p taffrail-protocol --test fuzz_smoke -- --ignored write_seeds`.
 #[test]
-#[ignore = "writes into the source tree"]
+#[ignore = "writes into the source tree; run by name with --ignored after a definition changed"]
 fn write_seeds() {
     let write = |target: &str, name: &str, bytes: &[u8]| {
         fs::create_dir_all(corpus(target)).expect("corpus/");
