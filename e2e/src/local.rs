@@ -1,7 +1,6 @@
 //! `taffrail-operator local`: a Cluster from a manifest, as the quickstart runs it, on ports of its own.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -34,7 +33,7 @@ const OPERATOR_METRICS: u16 = 212;
 /// A local run of the operator. Dropped without [`Local::finish`], it prints the end of the operator's output.
 pub struct Local {
     folder: TempDir,
-    base: Port,
+    ports: Vec<Port>,
     process: Option<Process>,
     passed: bool,
 }
@@ -47,7 +46,7 @@ impl Local {
             .tempdir()?;
         let mut local = Self {
             folder,
-            base: claim_base()?,
+            ports: claim_ports()?,
             process: None,
             passed: false,
         };
@@ -76,15 +75,15 @@ impl Local {
             .arg(self.data())
             .arg("--broker-binary")
             .arg(binary("taffrail-broker")?)
-            .args(["--base-port", &self.base.number().to_string()]);
+            .args(["--base-port", &self.base().to_string()]);
         self.process = Some(Process::spawn("the operator", &mut command, &self.log())?);
         Ok(())
     }
 
     /// Waits until all brokers are known to clients.
     pub fn wait_ready(&mut self) -> Result<()> {
+        let admin = self.admin()?;
         let process = self.process.as_mut().context("the operator does not run")?;
-        let admin = Admin::connect(&bootstrap(&self.base))?;
         wait_until("all brokers of the manifest", READY_LIMIT, || {
             process.must_run()?;
             Ok(admin.brokers()?.len() == usize::from(BROKERS))
@@ -101,7 +100,7 @@ impl Local {
 
     /// The bootstrap string of all brokers.
     pub fn bootstrap(&self) -> String {
-        bootstrap(&self.base)
+        bootstrap(self.base())
     }
 
     /// An admin client of this cluster.
@@ -124,7 +123,7 @@ impl Local {
     pub fn broker_metrics(&self, broker: u16) -> String {
         format!(
             "http://127.0.0.1:{}/metrics",
-            self.base.number() + broker * STEP + METRICS
+            self.base() + broker * STEP + METRICS
         )
     }
 
@@ -132,7 +131,7 @@ impl Local {
     pub fn operator_metrics(&self) -> String {
         format!(
             "http://127.0.0.1:{}/metrics",
-            self.base.number() + OPERATOR_METRICS
+            self.base() + OPERATOR_METRICS
         )
     }
 
@@ -159,6 +158,11 @@ impl Local {
             );
         }
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The first broker's client port.
+    fn base(&self) -> u16 {
+        self.ports[0].number()
     }
 
     fn manifest(&self) -> PathBuf {
@@ -189,27 +193,17 @@ impl Drop for Local {
     }
 }
 
-/// The first of a block of ports that are all free.
-fn claim_base() -> Result<Port> {
-    const TRIES: usize = 100;
-    let mut refused = Vec::new();
-    for _ in 0..TRIES {
-        let base = Port::claim()?;
-        let of_brokers =
-            (0..BROKERS).flat_map(|broker| OF_A_BROKER.map(|offset| broker * STEP + offset));
-        let free = |offset: u16| TcpListener::bind(("127.0.0.1", base.number() + offset)).is_ok();
-        if of_brokers.chain([OPERATOR_METRICS]).all(free) {
-            return Ok(base);
-        }
-        // Kept claimed, so that the next try is another one.
-        refused.push(base);
-    }
-    bail!("no block of free ports in {TRIES} tries")
+/// Every port of a local run, the first broker's client port first.
+fn claim_ports() -> Result<Vec<Port>> {
+    let of_brokers =
+        (0..BROKERS).flat_map(|broker| OF_A_BROKER.map(|offset| broker * STEP + offset));
+    let offsets: Vec<u16> = of_brokers.chain([OPERATOR_METRICS]).collect();
+    Port::claim_block(&offsets)
 }
 
-fn bootstrap(base: &Port) -> String {
+fn bootstrap(base: u16) -> String {
     let addresses: Vec<String> = (0..BROKERS)
-        .map(|broker| format!("127.0.0.1:{}", base.number() + broker * STEP))
+        .map(|broker| format!("127.0.0.1:{}", base + broker * STEP))
         .collect();
     addresses.join(",")
 }
