@@ -25,6 +25,9 @@ pub struct ObservedBroker {
     pub config: BTreeMap<String, String>,
     /// Volumes that it was started with.
     pub volumes: Vec<String>,
+    /// In what else it differs from what is wanted, as phrases: "the image changes from a to b". Empty where there is
+    /// nothing else to differ in.
+    pub outdated: Vec<String>,
     /// Whether it says that it serves clients.
     pub ready: bool,
     /// Whether it says that it may be stopped without a partition losing its last spare replica; none if it did not

@@ -9,7 +9,7 @@ use crate::object::{ObjectKey, derived_cluster_id};
 use crate::refusal::{Concern, Reason, Refusal};
 
 /// Broker configs that the operator writes itself. Setting them would break what it has set up.
-const OPERATOR_CONFIGS: &[&str] = &[
+pub(crate) const OPERATOR_CONFIGS: &[&str] = &[
     "advertised.listeners",
     "broker.id",
     "broker.rack",
@@ -22,6 +22,7 @@ const OPERATOR_CONFIGS: &[&str] = &[
     "log.dirs",
     "node.id",
     "process.roles",
+    "taffrail.endpoints.required",
     "taffrail.metrics.listener",
 ];
 

@@ -39,6 +39,7 @@ pub(crate) fn apply(valid: &Valid, plan: &Plan, world: &mut Observed) {
                 let state = ObservedBroker {
                     config: valid.cluster.config.clone().expect("checked by plan"),
                     volumes: valid.cluster.volumes.clone(),
+                    outdated: Vec::new(),
                     ready: true,
                     safe_to_stop: Some(true),
                 };

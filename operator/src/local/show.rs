@@ -116,6 +116,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
                 .map(|with| with.spec_config.clone())
                 .unwrap_or_default(),
             volumes: with.map(|with| with.volumes.clone()).unwrap_or_default(),
+            outdated: Vec::new(),
             ready: health.ready,
             safe_to_stop: health.safe_to_stop,
         };

@@ -178,6 +178,7 @@ fn differences(
     {
         reasons.push(format!("volume {volume} is added"));
     }
+    reasons.extend(broker.outdated.iter().cloned());
     reasons
 }
 

@@ -73,6 +73,7 @@ impl Session {
         let with = ObservedBroker {
             config,
             volumes: cluster.volumes.clone(),
+            outdated: Vec::new(),
             ready: false,
             safe_to_stop: None,
         };
