@@ -16,10 +16,19 @@ FUZZ_SECONDS ?= 30
 # The fuzz targets need a nightly compiler, for the sanitizer's flags.
 FUZZ_TOOLCHAIN ?= nightly
 
-.PHONY: help quickstart build test check fix bench crds tools fuzz ci
+# Where `image` and the Kubernetes bed put what they make.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# The image's name, and the client's that the Kubernetes tests run in pods. On a cluster that KUBECONFIG names they must be reachable.
+IMAGE ?= localhost/taffrail:dev
+CLIENT_IMAGE ?= localhost/taffrail-client:dev
+# How many nodes the bed has; node1 is in zone a, node2 in zone b, ...
+NODES ?= 1
+KUBERNETES := e2e/kubernetes
+
+.PHONY: help quickstart build image client-image test check fix bench crds tools helm cluster-up cluster-down e2e fuzz ci
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 quickstart: build ## Start three brokers and two topics on this machine; Ctrl-C stops them
 	"$${CARGO_TARGET_DIR:-target}/release/taffrail-operator" local -f examples/quickstart.yaml
@@ -27,16 +36,26 @@ quickstart: build ## Start three brokers and two topics on this machine; Ctrl-C 
 build: ## Build the release binaries of broker and operator
 	cargo build --release --locked -p taffrail-broker -p taffrail-operator
 
+image: build ## Pack the image as target/image/taffrail.tar, without a container engine; IMAGE names it
+	image/assemble.sh "$(TARGET)/image/root" "$(TARGET)/release/taffrail-broker" "$(TARGET)/release/taffrail-operator"
+	image/pack.py --dockerfile Dockerfile --context "$(TARGET)/image" --name "$(IMAGE)" "$(TARGET)/image/taffrail.tar"
+	image/check.py Dockerfile "$(TARGET)/image" "$(IMAGE)" "$(TARGET)/image/taffrail.tar"
+
+client-image: ## Pack the Kubernetes tests' client as target/client-image/taffrail-client.tar; CLIENT_IMAGE names it
+	@$(KUBERNETES)/install.sh
+	$(KUBERNETES)/client-image.sh "$(TARGET)/client-image" "$(CLIENT_IMAGE)"
+
 # The committed fuzz corpora are run through every decoder by `cargo test`; `make fuzz` goes beyond them.
 test: tools build ## Everything up to real processes with real clients; the brokers under test are the release build
 	cargo test --locked --workspace
 
-check: $(CARGO_DENY) ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
+check: $(CARGO_DENY) helm ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO_DENY) --offline --locked check bans licenses sources
 	cargo run --quiet --locked -p taffrail-crds --bin crdgen -- --check
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+	@if [ -x charts/check.sh ]; then PATH="$$($(KUBERNETES)/build.sh --path):$$PATH" charts/check.sh; fi
 
 fix: ## Format, apply what clippy can, regenerate the CRDs
 	cargo fmt --all
@@ -53,6 +72,21 @@ bench: tools build ## Measure against the null broker and Apache Kafka; PEERS=no
 
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh
+
+helm: ## Build helm into the cache outside of the tree, where it is missing
+	@$(KUBERNETES)/build.sh helm
+
+cluster-up: ## Start a real Kubernetes on this machine (root, Linux); NODES=3 for zones a, b, c
+	@$(KUBERNETES)/install.sh
+	@$(KUBERNETES)/bed.py check
+	@$(KUBERNETES)/build.sh
+	@$(KUBERNETES)/bed.py up --nodes "$(NODES)"
+
+cluster-down: ## End it, and leave nothing behind
+	@$(KUBERNETES)/bed.py down
+
+e2e: tools ## Everything on a real Kubernetes: the bed's, or the cluster that KUBECONFIG names (then with IMAGE and CLIENT_IMAGE)
+	@IMAGE="$(IMAGE)" CLIENT_IMAGE="$(CLIENT_IMAGE)" $(KUBERNETES)/run.sh
 
 fuzz: ## Search for new inputs with each decoder's fuzz target, FUZZ_SECONDS each (needs a nightly compiler)
 	@e2e/tools/fuzz.sh "$(CARGO_FUZZ)" "$(CARGO_FUZZ_VERSION)" "$(FUZZ_TOOLCHAIN)" "$(FUZZ_SECONDS)"
