@@ -76,7 +76,12 @@ phase "build of the tests" compile
 export TAFFRAIL_IMAGE=$IMAGE TAFFRAIL_CLIENT_IMAGE=$CLIENT_IMAGE
 PATH="$("$here/build.sh" --path):$PATH"
 export PATH
-if [ $where != foreign ]; then
+if [ $where = foreign ]; then
+  # The first node will do: a NodePort is open on all. Name a reachable one where this is not.
+  address='{range .items[0].status.addresses[?(@.type=="ExternalIP")]}{.address}{end} {.items[0].status.addresses[?(@.type=="InternalIP")].address}'
+  read -r TAFFRAIL_NODE_ADDRESS _ <<<"${TAFFRAIL_NODE_ADDRESS:-$(kubectl get nodes --output jsonpath="$address")}"
+  export TAFFRAIL_NODE_ADDRESS
+else
   export TAFFRAIL_BED=$bed TAFFRAIL_NODE_ADDRESS=10.240.0.11 TAFFRAIL_AUDIT_LOG=$work/log/audit.log
   export KUBECONFIG=$work/kubeconfig KUBE_WORK=$work
 fi
