@@ -2,6 +2,7 @@
 
 use taffrail_log::{Flush, Flushed, LogError};
 
+use super::upkeep::log_failure;
 use super::{Partition, Role};
 use crate::env::Env;
 
@@ -21,7 +22,7 @@ impl<E: Env> Partition<E> {
         match log.begin_flush(end_offset) {
             Ok(flush) => flush,
             Err(error) => {
-                tracing::warn!(partition = %self.name(), %error, "flush failed");
+                log_failure(&self.name(), "flush", &error);
                 None
             }
         }

@@ -1,5 +1,7 @@
 //! The follower's side: what to ask the leader for, and what to do with its answer, under one lock.
 
+use std::time::Duration;
+
 use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::{FetchPosition, FetchedPartition, FollowerAction, WaitReason};
 use taffrail_core::time::Instant;
@@ -11,6 +13,9 @@ use super::read::end_of_epoch;
 use super::{Partition, Replica, Role};
 use crate::env::Env;
 use crate::producer_snapshots;
+
+/// A replica whose records are not durable yet looks again after this.
+const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the fetcher does next about a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,15 +31,22 @@ pub(crate) enum FollowerStep {
 }
 
 impl<E: Env> Partition<E> {
-    /// The fetch to send now, if this replica follows; `Err` says when to ask again.
+    /// The fetch to send now, if this replica follows; `Err` says when to ask again. The leader counts what it is told,
+    /// so with `taffrail.flush=ack` it is told nothing beyond what is durable.
     pub(crate) fn fetch_position(&self, now: Instant) -> Result<FetchPosition, FollowerStep> {
         let replica = self.lock();
         match &replica.role {
+            Role::Follower(_) if replica.owes_flush() => Err(FollowerStep::Wait(now + FLUSH_PAUSE)),
             Role::Follower(follower) => follower
                 .fetch_position(now)
                 .ok_or_else(|| waiting(follower, now)),
             Role::Leader(_) | Role::Idle => Err(FollowerStep::Leave),
         }
+    }
+
+    /// Whether records must be made durable before the leader may hear of them.
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.lock().owes_flush()
     }
 
     /// The leader answered. `records` are whole batches as the leader has them.
@@ -163,14 +175,6 @@ impl<E: Env> Partition<E> {
             self.metrics
                 .replication_bytes_in
                 .inc_by(appended.bytes as u64);
-            if replica.flush_ack
-                && let Err(error) = log.flush()
-            {
-                // Nothing was promised yet: the leader hears of these records only by the next fetch.
-                tracing::warn!(partition = %self.name(), %error, "fsync before acknowledging failed");
-                follower.handle_failed(now);
-                return waiting(follower, now);
-            }
         }
         let local = Replica::<E>::local_log(log);
         let advance = follower.handle_append(local.log_end_offset, local.last_epoch, answer);

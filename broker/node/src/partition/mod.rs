@@ -227,6 +227,12 @@ impl<E: Env> Replica<E> {
         }
     }
 
+    /// Whether there are records that must be durable before this replica may claim them.
+    fn owes_flush(&self) -> bool {
+        let log = self.log.as_ref().filter(|_| self.flush_ack);
+        log.is_some_and(|log| log.recovery_point() < log.log_end_offset())
+    }
+
     /// The high watermark moved: whoever waits for it learns of it.
     fn show_up_to(&mut self, high_watermark: i64) {
         let old = self.high_watermark;

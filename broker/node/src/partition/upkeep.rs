@@ -133,7 +133,7 @@ fn low_watermark(role: &Role) -> Option<i64> {
     }
 }
 
-fn log_failure(name: &str, what: &str, error: &LogError) {
+pub(super) fn log_failure(name: &str, what: &str, error: &LogError) {
     match error {
         // Said once, when it was poisoned.
         LogError::Poisoned { .. } => tracing::debug!(partition = name, %error, what, "not done"),

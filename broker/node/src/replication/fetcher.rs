@@ -18,6 +18,7 @@ use taffrail_protocol::{Request, Uuid};
 use tokio::sync::Notify;
 
 use super::fetch_answer::{self, Answered};
+use super::flush_queue;
 use crate::broker::Broker;
 use crate::cluster::{PeerConnection, PeerError};
 use crate::env::Env;
@@ -199,6 +200,7 @@ impl<E: Env> Fetcher<E> {
         if self.connection.is_none() && !self.connect().await {
             return;
         }
+        self.flush_due().await;
         let request = self.next_request();
         if request.session_id == 0 && request.topics.is_empty() {
             // Everything that was due has gone or waits.
@@ -254,6 +256,22 @@ impl<E: Env> Fetcher<E> {
         let told = std::mem::take(&mut self.session.told);
         self.due.extend(told.into_keys());
         self.session = Session::default();
+    }
+
+    /// What was appended since the last request and may only be told once it is durable: one round of fsyncs for all.
+    async fn flush_due(&self) {
+        let mut flushes = Vec::new();
+        for id in &self.due {
+            let Some(partition) = self.broker.partition(*id) else {
+                continue;
+            };
+            if partition.owes_flush()
+                && let Some(flush) = partition.begin_flush()
+            {
+                flushes.push((partition, flush));
+            }
+        }
+        flush_queue::run_all(&self.broker.env, flushes).await;
     }
 
     fn next_request(&mut self) -> FetchRequest {

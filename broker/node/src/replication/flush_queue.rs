@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use taffrail_core::ids::TopicPartition;
+use taffrail_log::Flush;
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
+use crate::partition::Partition;
 
 /// The queue: a set, so that it is never longer than the partitions are many.
 #[derive(Debug, Default)]
@@ -50,20 +52,22 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
                 flushes.push((partition, flush));
             }
         }
-        if flushes.is_empty() {
-            continue;
-        }
-        let results = broker
-            .env
-            .run_blocking(move || {
-                let run = flushes
-                    .into_iter()
-                    .map(|(partition, flush)| (partition, flush.run()));
-                run.collect::<Vec<_>>()
-            })
-            .await;
-        for (partition, result) in results {
-            partition.finish_flush(&broker.env, result);
-        }
+        run_all(&broker.env, flushes).await;
+    }
+}
+
+/// Runs the fsyncs of several partitions as one job, and tells each what came of it.
+pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<(Arc<Partition<E>>, Flush<E::Disk>)>) {
+    if flushes.is_empty() {
+        return;
+    }
+    let run = env.run_blocking(move || {
+        let run = flushes
+            .into_iter()
+            .map(|(partition, flush)| (partition, flush.run()));
+        run.collect::<Vec<_>>()
+    });
+    for (partition, result) in run.await {
+        partition.finish_flush(env, result);
     }
 }
