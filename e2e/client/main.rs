@@ -2,6 +2,7 @@
 
 mod consume;
 mod latency;
+mod load;
 mod member;
 mod produce;
 mod small;
@@ -27,6 +28,8 @@ enum Command {
     Latency(latency::Latency),
     /// One record a request over several connections, without librdkafka's batching.
     Small(small::Small),
+    /// Produce steadily until told to stop, read everything back and judge it.
+    Load(load::Load),
     /// A member of a group that prints and commits until it is killed.
     Member(member::Member),
 }
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Command::Consume(command) => command.run(),
         Command::Latency(command) => command.run(),
         Command::Small(command) => command.run(),
+        Command::Load(command) => command.run(),
         Command::Member(command) => command.run(),
     }
 }

@@ -7,6 +7,8 @@ pub mod admin;
 pub mod cluster;
 pub mod java;
 pub mod kafka;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod load;
 pub mod local;
 pub mod logcheck;

@@ -81,22 +81,27 @@ impl Outcomes {
 }
 
 impl Load {
-    /// Starts sending.
+    /// Starts sending; no outage of the test is longer than a record may wait.
     pub fn start(bootstrap: &str, spec: LoadSpec) -> Result<Self> {
+        Self::start_with_limit(bootstrap, spec, MESSAGE_LIMIT)
+    }
+
+    /// Starts sending records that may each wait up to `limit` for their acknowledgement.
+    pub fn start_with_limit(bootstrap: &str, spec: LoadSpec, limit: Duration) -> Result<Self> {
         let book = Arc::new(Book::default());
         let producer: ThreadedProducer<BookKeeper> = ClientConfig::new()
             .set("bootstrap.servers", bootstrap)
             .set("enable.idempotence", "true")
             .set("acks", "all")
             .set("linger.ms", "5")
-            .set("message.timeout.ms", MESSAGE_LIMIT.as_millis().to_string())
+            .set("message.timeout.ms", limit.as_millis().to_string())
             .set("reconnect.backoff.max.ms", "500")
             .set("log_level", "0")
             .create_with_context(BookKeeper(Arc::clone(&book)))?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (stop, book) = (Arc::clone(&stop), Arc::clone(&book));
-            thread::spawn(move || send(&producer, &spec, &stop, &book))
+            thread::spawn(move || send(&producer, &spec, limit, &stop, &book))
         };
         Ok(Self { stop, book, thread })
     }
@@ -172,6 +177,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 fn send(
     producer: &ThreadedProducer<BookKeeper>,
     spec: &LoadSpec,
+    limit: Duration,
     stop: &AtomicBool,
     book: &Book,
 ) -> Result<()> {
@@ -205,7 +211,7 @@ fn send(
         }
         thread::sleep(Duration::from_millis(2));
     }
-    producer.flush(MESSAGE_LIMIT + Duration::from_secs(5))?;
+    producer.flush(limit + Duration::from_secs(5))?;
     let accounted = book
         .pages
         .lock()

@@ -3,7 +3,6 @@
 //! Line `n` travels with the key `n` in eight digits, so that one line can be told from its twin and order can be checked.
 
 use std::fs;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,12 +42,17 @@ impl Text {
 
     /// Writes lines `from..to` as `key TAB line`, the form that the console producer reads.
     pub fn write_keyed(&self, path: &Path, from: usize, to: usize) -> Result<()> {
-        let mut out = BufWriter::new(fs::File::create(path)?);
-        for n in from..to {
-            writeln!(out, "{n:08}\t{}", self.line(n))?;
-        }
-        out.flush()?;
+        fs::write(path, self.keyed(from, to))?;
         Ok(())
+    }
+
+    /// Lines `from..to` as `key TAB line`.
+    pub fn keyed(&self, from: usize, to: usize) -> Vec<u8> {
+        let mut keyed = Vec::new();
+        for n in from..to {
+            keyed.extend_from_slice(format!("{n:08}\t{}\n", self.line(n)).as_bytes());
+        }
+        keyed
     }
 
     /// Produces lines `from..to` with acks=all through librdkafka, partitioned by key as the Java client does, and waits for each acknowledgement.

@@ -21,6 +21,16 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub fn wait_for<T>(
     what: &str,
     limit: Duration,
+    probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    wait_for_every(PAUSE, what, limit, probe)
+}
+
+/// [`wait_for`] with a `pause` of its own, for a probe that costs more than a look.
+pub fn wait_for_every<T>(
+    pause: Duration,
+    what: &str,
+    limit: Duration,
     mut probe: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let (start, limit) = (Instant::now(), patient(limit));
@@ -33,7 +43,7 @@ pub fn wait_for<T>(
         if start.elapsed() > limit {
             bail!("waited {} s for {what}: {last}", limit.as_secs());
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
     }
 }
 
