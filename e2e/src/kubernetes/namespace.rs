@@ -13,6 +13,40 @@ use crate::wait::wait_for_every;
 /// Between two looks at the API server: each is a process.
 pub const LOOK_EVERY: Duration = Duration::from_millis(300);
 
+/// Which namespaces are the suite's.
+const LABEL: &str = "taffrail.io/e2e";
+/// The label's value for a namespace of one test.
+const OF_A_TEST: &str = "test";
+
+/// Deletes what tests of earlier runs left for a look.
+pub fn delete_left_ones() -> Result<()> {
+    let selector = format!("{LABEL}={OF_A_TEST}");
+    run(
+        &mut kubectl(&["delete", "namespaces", "-l", &selector, "--wait=false"]),
+        &[],
+    )?;
+    Ok(())
+}
+
+/// Waits until no namespace of a test is on its way out.
+pub fn wait_for_deletions(limit: Duration) -> Result<()> {
+    let selector = format!("{LABEL}={OF_A_TEST}");
+    let path = "jsonpath={.items[?(@.status.phase=='Terminating')].metadata.name}";
+    wait_for_every(
+        LOOK_EVERY,
+        "deleted namespaces to be gone",
+        limit,
+        || {
+            let words = ["get", "namespaces", "-l", &selector, "-o", path];
+            let left = text(&mut kubectl(&words), "")?;
+            if left.trim().is_empty() {
+                return Ok(Some(()));
+            }
+            Err(anyhow!("{left}"))
+        },
+    )
+}
+
 /// A namespace.
 #[derive(Clone, Debug)]
 pub struct Namespace {
@@ -23,17 +57,21 @@ impl Namespace {
     /// Makes a new one, whose name begins with `purpose`.
     pub fn create(purpose: &str) -> Result<Self> {
         let random = random_id()?.to_lowercase();
-        Self::ensure(&format!("e2e-{purpose}-{}", &random[..5]))
+        Self::labelled(&format!("e2e-{purpose}-{}", &random[..5]), OF_A_TEST)
     }
 
     /// Makes the one of this name unless it is there.
     pub fn ensure(name: &str) -> Result<Self> {
+        Self::labelled(name, "shared")
+    }
+
+    fn labelled(name: &str, label: &str) -> Result<Self> {
         let namespace = json!({
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {
                 "pod-security.kubernetes.io/enforce": "restricted",
-                "taffrail.io/e2e": "true",
+                LABEL: label,
             }},
         });
         run(

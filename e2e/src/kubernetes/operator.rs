@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kubernetes::command::{attempt, bed, helm, run, text};
 use crate::kubernetes::environment::environment;
-use crate::kubernetes::namespace::Namespace;
+use crate::kubernetes::namespace::{Namespace, delete_left_ones};
 use crate::tools::repository;
 
 /// Where it is installed.
@@ -25,7 +25,11 @@ const INSTALL_LIMIT: &str = "60s";
 pub fn installed() -> Result<()> {
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
     INSTALLED
-        .get_or_init(|| install().map_err(|error| format!("{error:#}")))
+        .get_or_init(|| {
+            delete_left_ones()
+                .and_then(|()| install())
+                .map_err(|error| format!("{error:#}"))
+        })
         .clone()
         .map_err(|error| anyhow!("the operator cannot be installed: {error}"))
 }

@@ -1,12 +1,16 @@
 //! Whose turn it is: most tests share the machine, those that measure have it alone.
 
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::kubernetes::namespace::Namespace;
+use crate::kubernetes::namespace::{self, Namespace};
 use crate::kubernetes::operator;
 use crate::kubernetes::report;
+
+/// For the namespaces of earlier tests to go.
+const DELETION_LIMIT: Duration = Duration::from_secs(90);
 
 static TURN: RwLock<()> = RwLock::new(());
 
@@ -16,9 +20,11 @@ pub fn together(purpose: &str, body: impl FnOnce(&Namespace) -> Result<()>) -> R
     in_namespace(purpose, body)
 }
 
-/// Runs a test in a namespace of its own while no other test runs.
+/// Runs a test in a namespace of its own while no other test runs, and none is being cleared away.
 pub fn alone(purpose: &str, body: impl FnOnce(&Namespace) -> Result<()>) -> Result<()> {
     let _turn = TURN.write().unwrap_or_else(PoisonError::into_inner);
+    operator::installed()?;
+    namespace::wait_for_deletions(DELETION_LIMIT)?;
     in_namespace(purpose, body)
 }
 
