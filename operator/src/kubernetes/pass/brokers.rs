@@ -1,0 +1,240 @@
+//! The objects of a Cluster and its pods: made, changed and taken away, one broker at a time where that matters.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use kube::api::PropagationPolicy;
+use serde_json::json;
+
+use super::super::news;
+use super::super::objects::{
+    Blueprint, Objects, claim_changes, config_map_of, is_owned_by, objects,
+};
+use super::write::Written;
+use super::{Live, Pass};
+use crate::object::ObjectKey;
+use crate::plan::{Plan, PlannedStep, Step};
+use crate::refusal::{Concern, Reason, Refusal};
+
+impl Pass<'_> {
+    /// Does what concerns brokers. Says whether pods come or go by it, so that topics wait for the next pass.
+    pub(super) async fn brokers(
+        &mut self,
+        blueprint: &Blueprint<'_>,
+        live: &Live,
+        plan: &mut Plan,
+    ) -> bool {
+        let replicas = replicas_after(live.replicas(), &plan.steps);
+        let wanted = objects(&Blueprint {
+            replicas,
+            ..*blueprint
+        });
+        let caches = std::sync::Arc::clone(&self.context.caches);
+        let mut complete = true;
+        let mut seen = |written: Written| complete &= written != Written::No;
+        seen(
+            self.apply(&caches.service_accounts, wanted.service_account.clone())
+                .await,
+        );
+        seen(
+            self.apply(&caches.config_maps, wanted.config_map.clone())
+                .await,
+        );
+        for service in wanted.services.clone() {
+            seen(self.apply(&caches.services, service).await);
+        }
+        seen(
+            self.apply(&caches.disruption_budgets, wanted.disruption_budget.clone())
+                .await,
+        );
+        let set = if complete {
+            self.stateful_set(&wanted, live).await
+        } else {
+            // Pods without their configuration or their names in DNS would only fail.
+            Written::No
+        };
+        let scaled: Vec<PlannedStep> = plan
+            .steps
+            .iter()
+            .filter(|planned| {
+                matches!(
+                    planned.step,
+                    Step::CreateBroker { .. } | Step::RemoveBroker { .. }
+                )
+            })
+            .cloned()
+            .collect();
+        if set == Written::Changed {
+            for planned in &scaled {
+                self.step_ended(planned, None);
+            }
+        }
+        let restarted = set == Written::Unchanged && self.restart(live, plan).await;
+        if complete && set != Written::No {
+            self.delete_unused(&wanted, live).await;
+        }
+        restarted || (set == Written::Changed && !scaled.is_empty())
+    }
+
+    async fn stateful_set(&mut self, wanted: &Objects, live: &Live) -> Written {
+        let ours = live
+            .stateful_set
+            .as_ref()
+            .filter(|set| is_owned_by(&set.metadata, &self.uid));
+        let changes = claim_changes(&wanted.stateful_set, ours, &live.claims);
+        if let Some(message) = changes.refused {
+            self.refusals.push(Refusal::new(
+                Concern::BrokersReady,
+                Reason::VolumeInUse,
+                message,
+            ));
+            return Written::No;
+        }
+        for size in changes.grow {
+            let key = ObjectKey::new(Some(&self.key.namespace), Some(&size.claim));
+            let patch = json!({"spec": {"resources": {"requests": {"storage": size.size}}}});
+            let writer = &self.context.writer;
+            match writer.patch::<PersistentVolumeClaim>(&key, &patch).await {
+                Ok(claim) => {
+                    tracing::info!(cluster = %self.key, claim = size.claim, size = size.size, "grows");
+                    self.context.caches.claims.put(claim);
+                    self.wrote = true;
+                }
+                Err(error) => self.failed(
+                    None,
+                    Concern::BrokersReady,
+                    format!("cannot grow claim {} to {}: {error}", size.claim, size.size),
+                ),
+            }
+        }
+        if let (Some(reason), Some(set)) = (changes.recreate, ours) {
+            if set.metadata.deletion_timestamp.is_none() {
+                tracing::info!(cluster = %self.key, reason, "makes the StatefulSet anew, its pods go on");
+                self.delete(set, PropagationPolicy::Orphan).await;
+            }
+            self.refusals.push(Refusal::new(
+                Concern::BrokersReady,
+                Reason::Progressing,
+                format!("the StatefulSet is made anew while its pods go on: {reason}"),
+            ));
+            return Written::No;
+        }
+        let caches = std::sync::Arc::clone(&self.context.caches);
+        self.apply(&caches.stateful_sets, wanted.stateful_set.clone())
+            .await
+    }
+
+    /// Restarts the broker that the plan names, if new pods would be as wanted.
+    async fn restart(&mut self, live: &Live, plan: &Plan) -> bool {
+        let named = plan.steps.iter().find_map(|planned| match planned.step {
+            Step::UpdateBroker { broker } => Some((broker, planned.clone())),
+            _ => None,
+        });
+        let Some((broker, planned)) = named else {
+            return false;
+        };
+        // One that goes already counts as the one that is down.
+        let leaving = live
+            .pods
+            .iter()
+            .any(|pod| pod.metadata.deletion_timestamp.is_some());
+        let (Some(pod), false) = (live.pod(broker), leaving) else {
+            return false;
+        };
+        if !live.stateful_set.as_ref().is_some_and(is_noticed) {
+            return false;
+        }
+        let pod = pod.clone();
+        if self.delete(&pod, PropagationPolicy::Background).await {
+            self.step_ended(&planned, None);
+            if let Some(told) = self.news.last_mut() {
+                told.related = Some(news::pod(&pod));
+            }
+        }
+        true
+    }
+
+    /// Deletes Services and ConfigMaps that are ours, not wanted, and not used by any pod.
+    async fn delete_unused(&mut self, wanted: &Objects, live: &Live) {
+        let services: BTreeSet<String> =
+            wanted.services.iter().map(ResourceExt::name_any).collect();
+        for (name, service) in &live.services {
+            let ours = is_owned_by(&service.metadata, &self.uid)
+                && service.metadata.deletion_timestamp.is_none();
+            if ours && !services.contains(name) {
+                self.delete(service, PropagationPolicy::Background).await;
+            }
+        }
+        let mut used: BTreeSet<String> = live
+            .pods
+            .iter()
+            .filter_map(|pod| config_map_of(pod.spec.as_ref()?).map(str::to_owned))
+            .collect();
+        used.insert(wanted.config_map.name_any());
+        // A pod may be about to be made from the template before.
+        let template = live
+            .stateful_set
+            .as_ref()
+            .and_then(|set| config_map_of(set.spec.template.spec.as_ref()?));
+        used.extend(template.map(str::to_owned));
+        for (name, map) in &live.config_maps {
+            let ours =
+                is_owned_by(&map.metadata, &self.uid) && map.metadata.deletion_timestamp.is_none();
+            if ours && !used.contains(name) {
+                self.delete(map, PropagationPolicy::Background).await;
+            }
+        }
+    }
+}
+
+/// Pods after the steps: new ones are added at once, of surplus ones the highest goes.
+fn replicas_after(now: i32, steps: &[PlannedStep]) -> i32 {
+    let mut replicas = now;
+    for planned in steps {
+        match planned.step {
+            Step::CreateBroker { broker } => replicas = replicas.max(broker.saturating_add(1)),
+            Step::RemoveBroker { broker } if broker.saturating_add(1) == replicas => {
+                replicas = broker;
+            }
+            _ => {}
+        }
+    }
+    replicas
+}
+
+/// Whether the controller has seen the template as it is: a pod that is made before that is made from the one before.
+fn is_noticed(set: &StatefulSet) -> bool {
+    let seen = set
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    set.metadata.deletion_timestamp.is_none() && seen >= set.metadata.generation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_follow_the_steps() {
+        let step = |step| PlannedStep {
+            step,
+            reason: String::new(),
+        };
+        let create = |broker| step(Step::CreateBroker { broker });
+        let remove = |broker| step(Step::RemoveBroker { broker });
+        let update = |broker| step(Step::UpdateBroker { broker });
+        for (now, steps, expected) in [
+            (0, vec![create(0), create(1), create(2)], 3),
+            (3, vec![], 3),
+            (3, vec![update(0)], 3),
+            (5, vec![remove(4), remove(3)], 3),
+            // Only the highest can go.
+            (5, vec![remove(3)], 5),
+        ] {
+            assert_eq!(replicas_after(now, &steps), expected, "{steps:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Brings one object to what is wanted: compared with the cache first, so that a world that is as wanted sees no
+//! request at all.
+
+use super::super::api::{ApiError, Kind};
+use super::super::cache::{Cache, key_of};
+use super::super::difference::differences;
+use super::super::objects::is_owned_by;
+use super::Pass;
+use crate::object::content_hash;
+use crate::refusal::{Concern, Reason, Refusal};
+
+/// Annotation with a hash of what was applied. Fields that are no longer wanted show in nothing else.
+const APPLIED: &str = "taffrail.io/applied";
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It was as wanted.
+    Unchanged,
+    /// It was made or changed.
+    Changed,
+    /// It could not be written, which is among the refusals.
+    No,
+}
+
+impl Pass<'_> {
+    /// Applies an object unless it is as wanted.
+    pub(super) async fn apply<K: Kind>(&mut self, cache: &Cache<K>, mut wanted: K) -> Written {
+        let key = key_of(&wanted);
+        let kind = K::kind(&());
+        let name = format!("{kind} {}", key.name);
+        let text = match serde_json::to_string(&wanted) {
+            Ok(text) => text,
+            Err(error) => return self.not_written(&name, error),
+        };
+        let annotations = wanted.meta_mut().annotations.get_or_insert_default();
+        annotations.insert(APPLIED.to_owned(), content_hash(&text));
+        let wanted_value = match serde_json::to_value(&wanted) {
+            Ok(value) => value,
+            Err(error) => return self.not_written(&name, error),
+        };
+        let live = match cache.get(&key) {
+            Some(live) => Some(live.as_ref().clone()),
+            // One without our labels is in no cache.
+            None => match self.context.writer.get::<K>(&key).await {
+                Ok(live) => live,
+                Err(error) => return self.not_written(&name, error),
+            },
+        };
+        if let Some(live) = &live {
+            let metadata = live.meta();
+            if !is_owned_by(metadata, &self.uid) {
+                let going = metadata.deletion_timestamp.is_some() || self.is_orphan(metadata);
+                self.refusals.push(taken(&name, going));
+                return Written::No;
+            }
+            if metadata.deletion_timestamp.is_some() {
+                self.refusals.push(taken(&name, true));
+                return Written::No;
+            }
+            let live = serde_json::to_value(live).unwrap_or_default();
+            let places = differences(&wanted_value, &live);
+            let usual = self.memory.applied.get(&name);
+            if places.is_empty() || usual.is_some_and(|usual| places.is_subset(usual)) {
+                return Written::Unchanged;
+            }
+            tracing::info!(cluster = %self.key, object = name, ?places, "applies changes");
+        } else {
+            tracing::info!(cluster = %self.key, object = name, "makes");
+        }
+        match self.context.writer.apply(&key, &wanted).await {
+            Ok(written) => {
+                let value = serde_json::to_value(&written).unwrap_or_default();
+                let usual = differences(&wanted_value, &value);
+                self.memory.applied.insert(name, usual);
+                cache.put(written);
+                self.wrote = true;
+                Written::Changed
+            }
+            Err(error) if error.is_namespace_going() => {
+                self.refusals.push(Refusal::new(
+                    Concern::Ready,
+                    Reason::Deleting,
+                    format!("namespace {} is being deleted", key.namespace),
+                ));
+                Written::No
+            }
+            Err(error) => self.not_written(&name, error),
+        }
+    }
+
+    /// Whether an object belonged to an earlier Cluster of this name, so that it goes by itself.
+    fn is_orphan(&self, metadata: &kube::api::ObjectMeta) -> bool {
+        let mut owners = metadata.owner_references.iter().flatten();
+        owners.any(|owner| {
+            owner.controller == Some(true) && owner.kind == "Cluster" && owner.name == self.key.name
+        })
+    }
+
+    fn not_written(&mut self, name: &str, error: impl ToString) -> Written {
+        self.failed(
+            None,
+            Concern::Ready,
+            format!("cannot write {name}: {}", error.to_string()),
+        );
+        Written::No
+    }
+
+    /// Deletes an object of ours.
+    pub(super) async fn delete<K: Kind>(
+        &mut self,
+        object: &K,
+        propagation: kube::api::PropagationPolicy,
+    ) -> bool {
+        let name = format!("{} {}", K::kind(&()), key_of(object).name);
+        let deleted: Result<(), ApiError> = self.context.writer.delete(object, propagation).await;
+        match deleted {
+            Ok(()) => {
+                tracing::info!(cluster = %self.key, object = name, "deletes");
+                self.wrote = true;
+                true
+            }
+            Err(error) => {
+                self.failed(
+                    None,
+                    Concern::Ready,
+                    format!("cannot delete {name}: {error}"),
+                );
+                false
+            }
+        }
+    }
+}
+
+fn taken(name: &str, going: bool) -> Refusal {
+    if going {
+        Refusal::new(
+            Concern::Ready,
+            Reason::Progressing,
+            format!("{name} of an earlier Cluster of this name is being deleted"),
+        )
+    } else {
+        Refusal::new(
+            Concern::Ready,
+            Reason::NameTaken,
+            format!(
+                "{name} exists and does not belong to this Cluster; delete it, or give the Cluster another name"
+            ),
+        )
+    }
+}
