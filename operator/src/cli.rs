@@ -29,8 +29,10 @@ pub enum Command {
     Plan(PlanArguments),
     /// Print the CustomResourceDefinitions, for kubectl apply.
     Crds,
-    /// Run in Kubernetes (not in this release).
-    Run,
+    /// Produce records to each partition of a topic and read them back: are clients served?
+    Ping(PingArguments),
+    /// Reconcile Clusters and Topics in Kubernetes.
+    Run(RunArguments),
 }
 
 /// Arguments of `local`.
@@ -85,6 +87,67 @@ pub struct PlanArguments {
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+pub struct PingArguments {
+    /// Address of a broker or of the bootstrap Service, as host:port.
+    #[arg(long)]
+    pub bootstrap: String,
+    /// An existing topic; the records stay in it.
+    #[arg(long)]
+    pub topic: String,
+    /// Records for each partition.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub records: u32,
+    /// Seconds to go on trying.
+    #[arg(long, default_value_t = 30)]
+    pub wait: u64,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Namespaces to look after, separated by commas; empty for all.
+    #[arg(long, env = "TAFFRAIL_WATCH_NAMESPACES", default_value = "")]
+    pub watch_namespaces: String,
+    /// Namespace of the Lease by which one of several operators leads; by default the pod's own.
+    #[arg(long = "leader-election-namespace", env = "TAFFRAIL_LEASE_NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// Name of that Lease.
+    #[arg(long, env = "TAFFRAIL_LEASE_NAME", default_value = "taffrail-operator")]
+    pub lease_name: String,
+    /// Address that serves /metrics, /livez and /readyz.
+    #[arg(long, env = "TAFFRAIL_HTTP_LISTENER", default_value = "0.0.0.0:8080")]
+    pub http_listener: String,
+    /// Image of brokers whose Cluster names none.
+    #[arg(long, env = "TAFFRAIL_BROKER_IMAGE")]
+    pub broker_image: Option<String>,
+    /// Its pull policy: Always, IfNotPresent or Never; by default as Kubernetes does.
+    #[arg(long, env = "TAFFRAIL_IMAGE_PULL_POLICY")]
+    pub broker_image_pull_policy: Option<String>,
+    /// Form of the logs.
+    #[arg(long, env = "TAFFRAIL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug or trace, also by module (info,taffrail_operator=debug).
+    #[arg(long, env = "TAFFRAIL_LOG", default_value = "info")]
+    pub log_level: String,
+    /// Name of this operator's pod, which is what it leads under.
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: Option<String>,
+    /// Namespace of this operator's pod.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub pod_namespace: Option<String>,
+}
+
+/// Form of logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
 }
 
 /// Form of an answer.

@@ -92,10 +92,23 @@ where
 /// What a path shows.
 #[derive(Clone, Debug)]
 pub struct Page {
+    /// Status line after the version, for example `200 OK`.
+    pub status: &'static str,
     /// Media type.
     pub content_type: &'static str,
     /// Body.
     pub body: String,
+}
+
+impl Page {
+    /// A page of plain text.
+    pub fn ok(body: String) -> Self {
+        Self {
+            status: "200 OK",
+            content_type: "text/plain; charset=utf-8",
+            body,
+        }
+    }
 }
 
 async fn exchange(mut stream: TcpStream, answer: impl Fn(&str) -> Option<Page>) -> io::Result<()> {
@@ -118,14 +131,11 @@ async fn exchange(mut stream: TcpStream, answer: impl Fn(&str) -> Option<Page>) 
     let path = target.split('?').next().unwrap_or_default();
     let (status, page) = match (complete, method, answer(path)) {
         (false, _, _) => ("400 Bad Request", None),
-        (true, Some("GET" | "HEAD"), Some(page)) => ("200 OK", Some(page)),
+        (true, Some("GET" | "HEAD"), Some(page)) => (page.status, Some(page)),
         (true, Some("GET" | "HEAD"), None) => ("404 Not Found", None),
         (true, _, _) => ("405 Method Not Allowed", None),
     };
-    let page = page.unwrap_or_else(|| Page {
-        content_type: "text/plain; charset=utf-8",
-        body: format!("{status}\n"),
-    });
+    let page = page.unwrap_or_else(|| Page::ok(format!("{status}\n")));
     let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         page.content_type,
@@ -148,7 +158,7 @@ mod tests {
         tokio::spawn(serve(listener, |path| {
             (path == "/metrics").then(|| Page {
                 content_type: "text/plain",
-                body: "up 1\n".to_owned(),
+                ..Page::ok("up 1\n".to_owned())
             })
         }));
         address

@@ -4,8 +4,10 @@
 //! applied differs. The broker is known here by its public protocols alone.
 
 pub mod cli;
+pub mod health;
 pub mod http;
 pub mod kafka;
+pub mod kubernetes;
 pub mod local;
 pub mod manifest;
 pub mod metrics;
@@ -15,6 +17,8 @@ pub mod plan;
 pub mod refusal;
 pub mod status;
 pub mod validate;
+
+mod properties;
 
 #[cfg(test)]
 mod world;

@@ -4,24 +4,37 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use taffrail_operator::cli::{Cli, Command, LocalCommand};
-use taffrail_operator::local;
+use taffrail_operator::cli::{Cli, Command, LocalCommand, LogFormat};
+use taffrail_operator::{kafka, kubernetes, local};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")),
-        )
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    log(&command);
+    match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("taffrail-operator: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// `run` logs for a cluster's log collector, everything else speaks to the person at the terminal.
+fn log(command: &Command) {
+    let (default, format) = match command {
+        Command::Run(arguments) => (arguments.log_level.as_str(), arguments.log_format),
+        Command::Local(_) | Command::Plan(_) | Command::Crds | Command::Ping(_) => {
+            ("warn", LogFormat::Text)
+        }
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
     }
 }
 
@@ -37,10 +50,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 taffrail_operator::say!("---\n{}", definition.yaml()?);
             }
         }
-        Command::Run => anyhow::bail!(
-            "running in Kubernetes is not in this release; `taffrail-operator local -f FILE` runs the same manifests on \
-             this machine"
-        ),
+        Command::Ping(arguments) => kafka::run_ping(&arguments)?,
+        Command::Run(arguments) => kubernetes::run(&arguments)?,
     }
     Ok(())
 }

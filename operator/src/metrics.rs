@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use crate::http::Page;
@@ -45,6 +45,8 @@ pub struct Metrics {
     paused: IntGaugeVec,
     blocked: IntGaugeVec,
     broker_restarts: IntCounterVec,
+    api_requests: IntCounterVec,
+    leader: IntGauge,
 }
 
 impl Metrics {
@@ -123,9 +125,20 @@ impl Metrics {
                 ),
                 &["broker"],
             )?,
+            api_requests: IntCounterVec::new(
+                Opts::new(
+                    "taffrail_operator_api_requests_total",
+                    "Requests to the Kubernetes API server by verb and kind; a watch counts once when it begins.",
+                ),
+                &["verb", "kind"],
+            )?,
+            leader: IntGauge::new(
+                "taffrail_operator_leader",
+                "1 while this operator leads, 0 while it stands by.",
+            )?,
             registry,
         };
-        let collectors: [Box<dyn prometheus::core::Collector>; 10] = [
+        let collectors: [Box<dyn prometheus::core::Collector>; 12] = [
             Box::new(metrics.reconcile.clone()),
             Box::new(metrics.duration.clone()),
             Box::new(metrics.in_progress_start.clone()),
@@ -136,6 +149,8 @@ impl Metrics {
             Box::new(metrics.paused.clone()),
             Box::new(metrics.blocked.clone()),
             Box::new(metrics.broker_restarts.clone()),
+            Box::new(metrics.api_requests.clone()),
+            Box::new(metrics.leader.clone()),
         ];
         for collector in collectors {
             metrics.registry.register(collector)?;
@@ -210,11 +225,29 @@ impl Metrics {
         }
     }
 
-    /// Whether the Cluster is paused.
-    pub fn set_paused(&self, paused: bool) {
+    /// How many Clusters are paused.
+    pub fn set_paused(&self, paused: usize) {
         self.paused
             .with_label_values(&["Cluster"])
-            .set(i64::from(paused));
+            .set(i64::try_from(paused).unwrap_or(i64::MAX));
+    }
+
+    /// A Cluster is gone: its series end.
+    pub fn forget(&self, namespace: &str, name: &str) {
+        let labels = ["Cluster", namespace, name];
+        // An error says that there was no such series.
+        let _ = self.in_progress_start.remove_label_values(&labels);
+        let _ = self.last_success.remove_label_values(&labels);
+    }
+
+    /// A request goes to the API server.
+    pub fn api_request(&self, verb: &str, kind: &str) {
+        self.api_requests.with_label_values(&[verb, kind]).inc();
+    }
+
+    /// Whether this operator leads.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
     }
 
     /// What is not done, by reason.
@@ -243,13 +276,10 @@ impl Metrics {
                 }
                 Some(Page {
                     content_type: "text/plain; version=0.0.4; charset=utf-8",
-                    body: String::from_utf8_lossy(&body).into_owned(),
+                    ..Page::ok(String::from_utf8_lossy(&body).into_owned())
                 })
             }
-            "/livez" | "/readyz" => Some(Page {
-                content_type: "text/plain; charset=utf-8",
-                body: "ok\n".to_owned(),
-            }),
+            "/livez" | "/readyz" => Some(Page::ok("ok\n".to_owned())),
             _ => None,
         }
     }

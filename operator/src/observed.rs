@@ -16,6 +16,8 @@ pub struct Observed {
     pub kafka: ObservedKafka,
     /// Topics that the operator looks after, by topic name, as it remembers them.
     pub managed: BTreeMap<String, ManagedTopic>,
+    /// Brokers that vote on the cluster's metadata.
+    pub voters: Vec<i32>,
 }
 
 /// A broker from outside.

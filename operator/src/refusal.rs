@@ -30,75 +30,90 @@ impl Concern {
     }
 }
 
-/// Why something is not as the spec says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Reason {
-    /// A broker or step refused with an error that the message gives.
-    ApplyFailed,
-    /// A broker that should go still holds replicas.
-    BrokerHoldsReplicas,
-    /// Brokers have not all started or registered yet.
-    BrokersStarting,
-    /// No broker answers.
-    BrokersUnreachable,
-    /// The Topic names a Cluster that is not there.
-    ClusterNotFound,
-    /// The spec has fewer partitions than the topic.
-    FewerPartitions,
-    /// A config name or value is wrong.
-    InvalidConfig,
-    /// Brokers cannot be restarted at this moment without partitions becoming unavailable.
-    NotSafeToStop,
-    /// The change is under way.
-    Progressing,
-    /// An older Topic claims the same topic name.
-    TopicNameTaken,
-    /// More replicas are asked for than there are brokers.
-    TooFewBrokers,
-    /// The update breaks a rule of the schema, so the object before it stays in force.
-    UpdateRefused,
-    /// The volumes of a broker would change in a way that loses data.
-    VolumeInUse,
+/// Declares the reasons, so that their words, their meanings and the list of all of them cannot differ.
+macro_rules! reasons {
+    ($($(#[doc = $meaning:literal])+ $name:ident => $transient:literal,)+) => {
+        /// Why something is not as the spec says.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum Reason {
+            $($(#[doc = $meaning])+ $name,)+
+        }
+
+        impl Reason {
+            /// All of them, by name.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Whether the state passes by itself, as opposed to one that someone has to do something about.
+            pub fn is_transient(self) -> bool {
+                match self {
+                    $(Self::$name => $transient,)+
+                }
+            }
+
+            /// The word in conditions and metric labels.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                }
+            }
+
+            /// What it means, as a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($meaning),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
 }
 
-impl Reason {
-    /// Whether the state passes by itself, as opposed to one that someone has to do something about.
-    pub fn is_transient(self) -> bool {
-        match self {
-            Self::BrokersStarting
-            | Self::BrokersUnreachable
-            | Self::NotSafeToStop
-            | Self::Progressing => true,
-            Self::ApplyFailed
-            | Self::BrokerHoldsReplicas
-            | Self::ClusterNotFound
-            | Self::FewerPartitions
-            | Self::InvalidConfig
-            | Self::TopicNameTaken
-            | Self::TooFewBrokers
-            | Self::UpdateRefused
-            | Self::VolumeInUse => false,
-        }
-    }
-
-    /// The word in conditions and metric labels.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::ApplyFailed => "ApplyFailed",
-            Self::BrokerHoldsReplicas => "BrokerHoldsReplicas",
-            Self::BrokersStarting => "BrokersStarting",
-            Self::BrokersUnreachable => "BrokersUnreachable",
-            Self::ClusterNotFound => "ClusterNotFound",
-            Self::FewerPartitions => "FewerPartitions",
-            Self::InvalidConfig => "InvalidConfig",
-            Self::NotSafeToStop => "NotSafeToStop",
-            Self::Progressing => "Progressing",
-            Self::TopicNameTaken => "TopicNameTaken",
-            Self::TooFewBrokers => "TooFewBrokers",
-            Self::UpdateRefused => "UpdateRefused",
-            Self::VolumeInUse => "VolumeInUse",
-        }
-    }
+reasons! {
+    /// A broker, the API server or a step refused with an error that the message gives.
+    ApplyFailed => false,
+    /// A broker that should go still holds replicas.
+    BrokerHoldsReplicas => false,
+    /// A broker that should go votes on the cluster's metadata, which is fixed when the cluster is made.
+    BrokerVotes => false,
+    /// Brokers have not all started or registered yet.
+    BrokersStarting => true,
+    /// No broker answers.
+    BrokersUnreachable => true,
+    /// The disks under this name hold the data of another cluster.
+    ClusterIdMismatch => false,
+    /// The Topic names a Cluster that is not there.
+    ClusterNotFound => false,
+    /// The object is being deleted; the message says what that waits for.
+    Deleting => true,
+    /// Brokers wait for their rack or for the addresses at which clients outside reach them.
+    EndpointsPending => true,
+    /// The spec has fewer partitions than the topic.
+    FewerPartitions => false,
+    /// Neither the Cluster nor the operator names a container image for brokers.
+    ImageMissing => false,
+    /// A config name or value is wrong.
+    InvalidConfig => false,
+    /// Another object has the name of one that the Cluster needs.
+    NameTaken => false,
+    /// The operator may not read nodes, which racks and NodePort addresses come from.
+    NodesUnreadable => false,
+    /// Brokers cannot be restarted at this moment without partitions becoming unavailable.
+    NotSafeToStop => true,
+    /// A broker's container ends or cannot start; the message gives its last words.
+    PodFailing => false,
+    /// A broker's pod finds no node.
+    PodUnschedulable => false,
+    /// The change is under way.
+    Progressing => true,
+    /// A part of the spec is left out because it would break what the operator sets up.
+    SettingIgnored => false,
+    /// More replicas are asked for than there are brokers.
+    TooFewBrokers => false,
+    /// An older Topic claims the same topic name.
+    TopicNameTaken => false,
+    /// The update breaks a rule of the schema, so the object before it stays in force.
+    UpdateRefused => false,
+    /// The volumes of a broker would change in a way that loses data.
+    VolumeInUse => false,
 }
 
 /// One thing that is not done, why, and what to do about it.
@@ -126,5 +141,23 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.reason.word(), self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_sorted_words_with_a_meaning() {
+        let words: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+        assert!(words.is_sorted(), "{words:?}");
+        for reason in Reason::ALL {
+            let meaning = reason.meaning();
+            assert!(
+                meaning.ends_with('.') && !meaning.starts_with(' '),
+                "{meaning}"
+            );
+        }
     }
 }

@@ -133,9 +133,15 @@ pub fn topic_status(
 }
 
 /// The status of a Topic that is refused as a whole, so that nothing of it is reconciled.
-pub fn refused_status(refusals: &[Refusal], old: &TopicStatus, now: Timestamp) -> TopicStatus {
+pub fn refused_status(
+    refusals: &[Refusal],
+    generation: Option<i64>,
+    old: &TopicStatus,
+    now: Timestamp,
+) -> TopicStatus {
     let mut status = TopicStatus {
-        conditions: old.conditions.clone(),
+        conditions: ready_only(&old.conditions),
+        observed_generation: generation,
         ..TopicStatus::default()
     };
     if let Some(refusal) = refusals.first() {
@@ -145,9 +151,76 @@ pub fn refused_status(refusals: &[Refusal], old: &TopicStatus, now: Timestamp) -
             reason: refusal.reason.word(),
             message: refusal.message.clone(),
         }
-        .set(&mut status.conditions, None, now);
+        .set(&mut status.conditions, generation, now);
     }
     status
+}
+
+/// What is known of a Topic that was not looked at yet.
+pub fn unseen_topic(generation: Option<i64>, now: Timestamp) -> TopicStatus {
+    TopicStatus {
+        conditions: unseen(generation, now),
+        observed_generation: generation,
+        ..TopicStatus::default()
+    }
+}
+
+/// What is known of a Cluster that was not looked at yet.
+pub fn unseen_cluster(generation: Option<i64>, now: Timestamp) -> ClusterStatus {
+    ClusterStatus {
+        conditions: unseen(generation, now),
+        observed_generation: generation,
+        ..ClusterStatus::default()
+    }
+}
+
+/// A Topic that is being deleted: all that was observed stays, and Ready says what is waited for.
+pub fn deleting_topic(
+    waits_for: &str,
+    generation: Option<i64>,
+    old: &TopicStatus,
+    now: Timestamp,
+) -> TopicStatus {
+    let mut status = old.clone();
+    status.observed_generation = generation;
+    let finding = Finding::fails("Ready", Reason::Deleting, waits_for);
+    finding.set(&mut status.conditions, generation, now);
+    status
+}
+
+/// A Cluster that is being deleted.
+pub fn deleting_cluster(
+    waits_for: &str,
+    generation: Option<i64>,
+    old: &ClusterStatus,
+    now: Timestamp,
+) -> ClusterStatus {
+    let mut status = old.clone();
+    status.observed_generation = generation;
+    let finding = Finding::fails("Ready", Reason::Deleting, waits_for);
+    finding.set(&mut status.conditions, generation, now);
+    status
+}
+
+fn unseen(generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    Finding::unknown("Ready", "not looked at yet").set(&mut conditions, generation, now);
+    conditions
+}
+
+/// Of a Topic that is not reconciled nothing else is known any more.
+fn ready_only(conditions: &[Condition]) -> Vec<Condition> {
+    let ready = conditions
+        .iter()
+        .filter(|condition| condition.type_ == Concern::Ready.condition());
+    ready.cloned().collect()
+}
+
+/// Whether an object's conditions say Ready.
+pub fn is_ready(conditions: &[Condition]) -> bool {
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == ConditionStatus::True)
 }
 
 struct Finding {

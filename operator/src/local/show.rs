@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use super::intent::{only_cluster, take};
 use super::memory::Memory;
 use super::ports::Ports;
-use super::probe::{Addresses, observe_once};
+use super::probe::observe_once;
 use super::report::Report;
 use super::run::report_of;
 use super::{LocalError, table};
 use crate::cli::{Output, PlanArguments, StatusArguments};
+use crate::health::Addresses;
 use crate::manifest;
 use crate::object::{ObjectKey, derived_cluster_id};
 use crate::observed::{Observed, ObservedBroker};
@@ -126,6 +127,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
         brokers: brokers.collect(),
         kafka,
         managed: memory.managed.clone(),
+        voters: memory.voters.clone(),
     })
 }
 

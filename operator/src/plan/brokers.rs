@@ -47,6 +47,18 @@ fn remove(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {
         .rev()
         .filter(|id| **id >= cluster.brokers);
     for &broker in surplus {
+        if observed.voters.contains(&broker) {
+            plan.cluster.push(Refusal::new(
+                Concern::BrokersReady,
+                Reason::BrokerVotes,
+                format!(
+                    "spec.brokers: broker {broker} votes on the cluster's metadata and cannot be removed; set spec.brokers \
+                     to {} or more",
+                    broker.saturating_add(1)
+                ),
+            ));
+            return;
+        }
         let Some(world) = observed.kafka.world() else {
             plan.cluster.push(Refusal::new(
                 Concern::BrokersReady,

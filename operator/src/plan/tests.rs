@@ -52,6 +52,14 @@ fn same_meaning_in_other_words_is_no_drift() {
 }
 
 #[test]
+fn voters_are_not_removed() {
+    let mut world = world_of(&cluster(THREE));
+    world.voters = vec![0, 1, 2];
+    let smaller = cluster(&THREE.replace("brokers: 3", "brokers: 2"));
+    check("voter_to_be_removed", &smaller, &world);
+}
+
+#[test]
 fn topics_wait_for_brokers_that_have_not_registered() {
     let mut world = world_of(&cluster(THREE));
     kafka(&mut world).brokers.remove(&2);
@@ -233,6 +241,14 @@ fn volumes_are_added_and_kept() {
     );
     check("volume_added", &two, &world_of(&cluster("  brokers: 1")));
     check("volume_removed", &cluster("  brokers: 1"), &world_of(&two));
+}
+
+#[test]
+fn an_outdated_broker_is_restarted() {
+    let mut world = world_of(&demo());
+    let broker = world.brokers.get_mut(&1).expect("exists");
+    broker.outdated = vec!["the image changes from a:1 to a:2".to_owned()];
+    check("broker_outdated", &demo(), &world);
 }
 
 #[test]

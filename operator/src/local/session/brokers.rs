@@ -4,11 +4,12 @@ use std::fs;
 use std::time::Instant;
 
 use super::super::LocalError;
-use super::super::broker_file::{properties, text};
+use super::super::broker_file::properties;
 use super::super::folder::replace;
 use super::super::supervisor::BrokerCommand;
 use super::Session;
 use crate::observed::ObservedBroker;
+use crate::properties::text;
 
 impl Session {
     /// Starts the brokers that have data but are more than the Cluster wants: their replicas are needed until they are

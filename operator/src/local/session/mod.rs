@@ -9,22 +9,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use taffrail_crds::{ClusterStatus, ConditionStatus, TopicStatus};
+use taffrail_crds::{ClusterStatus, TopicStatus};
 
 use super::LocalError;
 use super::folder::DataFolder;
 use super::intent::{only_cluster, take};
 use super::memory::{KeptTopic, Memory};
 use super::ports::Ports;
-use super::probe::{Addresses, Health, Job};
+use super::probe::Job;
 use super::supervisor::Supervisor;
+use crate::health::{Addresses, Health};
 use crate::manifest::{self, Objects};
 use crate::metrics::{Metrics, PassResult};
 use crate::object::ObjectKey;
 use crate::observed::{ManagedTopic, Observed, ObservedBroker, ObservedKafka};
 use crate::plan::{Plan, PlannedStep, Step, plan};
 use crate::refusal::{Concern, Reason, Refusal};
-use crate::status::{Failures, cluster_status, refused_status, topic_status};
+use crate::status::{Failures, cluster_status, is_ready, refused_status, topic_status};
 use crate::validate::{Intent, Valid, validate};
 
 /// What a run is started with.
@@ -272,7 +273,7 @@ impl Session {
             now.saturating_duration_since(began),
             unix_seconds(),
         );
-        metrics.set_paused(self.valid.cluster.paused);
+        metrics.set_paused(usize::from(self.valid.cluster.paused));
         metrics.set_blocked(self.plan.refusals().map(|refusal| refusal.reason.word()));
         let ready = self
             .topic_statuses
@@ -375,6 +376,7 @@ impl Session {
             brokers: brokers.collect(),
             kafka: self.kafka.clone(),
             managed: self.memory.managed.clone(),
+            voters: self.memory.voters.clone(),
         }
     }
 
@@ -483,7 +485,7 @@ impl Session {
         }
         for (key, refusals) in &self.valid.refusals {
             if !self.topic_statuses.contains_key(key) {
-                let status = refused_status(refusals, &before(key), now);
+                let status = refused_status(refusals, None, &before(key), now);
                 self.topic_statuses.insert(key.clone(), status);
             }
         }
@@ -518,12 +520,6 @@ fn judge(intent: &Intent, objects: &Objects) -> Valid {
         .map(|(key, ..)| key.clone())
         .collect();
     validate(intent, &known)
-}
-
-fn is_ready(conditions: &[taffrail_crds::Condition]) -> bool {
-    conditions
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == ConditionStatus::True)
 }
 
 fn unix_seconds() -> f64 {
