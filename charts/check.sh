@@ -50,9 +50,9 @@ done
 # The judge itself: what is misspelt, deep within or at the top, must be found.
 render --values "$chart/ci/default-values.yaml" >"$work/rendered.yaml"
 for mistake in readOnlyRootFilesystem:readonlyRootFilesystem periodSeconds:periodSecond automountServiceAccountToken:automountToken \
-    resourceNames:resourceName subjects:subject publishNotReadyAddresses:x deletionPolicy:deletePolicy; do
+    resourceNames:resourceName subjects:subject targetPort:targetport deletionPolicy:deletePolicy; do
     right=${mistake%%:*} wrong=${mistake##*:}
-    grep -q "$right" "$work/rendered.yaml" || continue
+    grep -q "$right:" "$work/rendered.yaml" || fail "the chart has no $right, so misspelling it proves nothing"
     sed "s/\b$right:/$wrong:/" "$work/rendered.yaml" >"$work/wrong.yaml"
     if known <"$work/wrong.yaml" 2>"$work/err"; then
         fail "$wrong instead of $right was not found"
@@ -60,7 +60,10 @@ for mistake in readOnlyRootFilesystem:readonlyRootFilesystem periodSeconds:perio
     grep -q "$wrong" "$work/err" || fail "$wrong instead of $right is not named but: $(cat "$work/err")"
 done
 
-# The notes' manifests are pasted by people.
+# The manifests in the notes are pasted by people.
+sed -n "/<<'END'/,/^END/{//!p}" "$chart/templates/NOTES.txt" >"$work/notes.yaml"
+known <"$work/notes.yaml" || fail "what the notes show is not admitted"
+
 refused "image.repository must be set"
 given=(--set image.repository=registry.example.com/taffrail)
 refused "replicas" "${given[@]}" --set replicas=2
