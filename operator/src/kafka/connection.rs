@@ -19,8 +19,12 @@ const CLIENT_ID: &str = "taffrail-operator";
 /// Largest answer that is read. Metadata of 100,000 partitions with three replicas takes about 6 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How long a broker may take to accept a connection or to answer. Controller-bound requests wait for the quorum.
+/// How long a broker may take to answer. Controller-bound requests wait for the quorum.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a broker may take to accept a connection. An address behind which nothing is any more, as that of a pod on
+/// a lost node, must not hold up the others.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A version of ApiVersions that every broker knows.
 const API_VERSIONS_VERSION: i16 = 3;
@@ -78,7 +82,9 @@ pub struct Connection {
 impl Connection {
     /// Connects and asks for the versions.
     pub async fn open(address: SocketAddr) -> Result<Self, ConnectionError> {
-        let stream = within(TcpStream::connect(address)).await??;
+        let stream = timeout(CONNECT_WAIT_MAX, TcpStream::connect(address))
+            .await
+            .map_err(|_| ConnectionError::TimedOut(CONNECT_WAIT_MAX))??;
         stream.set_nodelay(true)?;
         let mut connection = Self {
             stream,
@@ -90,7 +96,7 @@ impl Connection {
             client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
             ..ApiVersionsRequest::default()
         };
-        let response = connection.send(&request, API_VERSIONS_VERSION).await?;
+        let (response, _) = connection.send(&request, API_VERSIONS_VERSION).await?;
         if response.error_code != 0 {
             return Err(ConnectionError::Handshake(ErrorName(response.error_code)));
         }
@@ -105,6 +111,15 @@ impl Connection {
     /// Sends a request in the newest version that both sides know and waits for the answer. After an error the
     /// connection must not be used again.
     pub async fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, ConnectionError> {
+        let (response, _) = self.call_with_frame(request).await?;
+        Ok(response)
+    }
+
+    /// As `call`, with the frame that record batches in the answer refer to.
+    pub async fn call_with_frame<R: Request>(
+        &mut self,
+        request: &R,
+    ) -> Result<(R::Response, Vec<u8>), ConnectionError> {
         let (min, max) = self
             .versions
             .get(&R::API_KEY)
@@ -126,7 +141,7 @@ impl Connection {
         &mut self,
         request: &R,
         version: i16,
-    ) -> Result<R::Response, ConnectionError> {
+    ) -> Result<(R::Response, Vec<u8>), ConnectionError> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let frame = encode_request(self.correlation_id, Some(CLIENT_ID), request, version)?;
         let answer = within(self.exchange(&frame)).await??;
@@ -134,7 +149,7 @@ impl Connection {
         if correlation_id != self.correlation_id {
             return Err(ConnectionError::Correlation);
         }
-        Ok(response)
+        Ok((response, answer))
     }
 
     async fn exchange(&mut self, frame: &[u8]) -> Result<Vec<u8>, ConnectionError> {
