@@ -11,6 +11,7 @@ use taffrail_core::time::Instant;
 
 use crate::access::Authorizer;
 use crate::cluster::Cluster;
+use crate::cluster::endpoints::missing_endpoints;
 use crate::env::{Env, random_id};
 use crate::groups::Groups;
 use crate::housekeeping;
@@ -112,7 +113,11 @@ impl<E: Env> Broker<E> {
         } else if !self.cluster.is_caught_up() {
             "not caught up with the metadata yet"
         } else if !self.cluster.is_unfenced() {
-            "still fenced by the controller"
+            let missing = missing_endpoints(self, &self.cluster.image());
+            return Some(missing.map_or_else(
+                || "still fenced by the controller".to_owned(),
+                |missing| format!("waits for the operator to tell {missing}"),
+            ));
         } else {
             self.ready_once.store(true, Ordering::Release);
             return None;

@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use taffrail_node::Peer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::clock::Clock;
 
@@ -26,6 +27,28 @@ const READ_AHEAD: usize = 16 * 1024;
 /// The largest answer that is believed. A replica fetch is bounded by `replica.fetch.response.max.bytes` (10 MiB) plus
 /// one batch (`message.max.bytes`), a metadata snapshot by the number of partitions: 1 GiB is far above both.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Names that are looked up at a time. A lookup occupies a thread until the name server answers or the system gives
+/// up, which takes many seconds; the threads of the disks must not be among them.
+pub(crate) const LOOKUPS_MAX: usize = 4;
+
+static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
+
+/// The addresses of a host, asked for anew each time: a broker that was started elsewhere has another one.
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let place = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+    let host = host.to_owned();
+    let lookup = tokio::task::spawn_blocking(move || {
+        // Given back when the thread is free, not when the caller gives up.
+        let _place = place;
+        let found = (host.as_str(), port).to_socket_addrs();
+        found.map(Iterator::collect::<Vec<SocketAddr>>)
+    });
+    lookup.await.map_err(io::Error::other)?
+}
 
 /// A connection to another broker's internal listener.
 pub(crate) struct TcpPeer {
@@ -45,7 +68,8 @@ struct Answers {
 impl TcpPeer {
     /// Connects; every address of the name is tried.
     pub(crate) async fn connect(clock: Arc<Clock>, host: &str, port: u16) -> io::Result<TcpPeer> {
-        let stream = TcpStream::connect((host, port)).await?;
+        let addresses = resolve(host, port).await?;
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         stream.set_nodelay(true)?;
         let (half, requests) = stream.into_split();
         let answers = Answers {

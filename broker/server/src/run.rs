@@ -16,13 +16,11 @@ use crate::clock::Clock;
 use crate::connection::{Connections, Limits, RequestMemory, Shared};
 use crate::env::ServerEnv;
 use crate::http::{self, Http};
+use crate::peer::LOOKUPS_MAX;
 use crate::{limits, listener, logging, settings};
 
 /// Exit code of a broker that left before everything was handed over and flushed.
 const EXIT_UNFINISHED: u8 = 4;
-
-/// Threads for name resolution beside those that the configuration asks for.
-const RESOLVER_THREADS: usize = 2;
 
 /// How long work that is under way may hold up the exit.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_secs(1);
@@ -55,7 +53,7 @@ fn runtime(config: &BrokerConfig) -> anyhow::Result<Runtime> {
     }
     let recovery = count(config.num_recovery_threads_per_data_dir) * config.log_dirs.len();
     builder
-        .max_blocking_threads(count(config.background_threads).max(recovery) + RESOLVER_THREADS)
+        .max_blocking_threads(count(config.background_threads).max(recovery) + LOOKUPS_MAX)
         .thread_name("broker")
         .enable_all()
         .build()

@@ -41,10 +41,11 @@ pub(crate) fn load(
         );
     }
     for listener in &config.listeners {
-        if !config
-            .advertised()
-            .iter()
-            .any(|advertised| advertised.name == listener.name)
+        if !config.endpoints_required.listeners
+            && !config
+                .advertised()
+                .iter()
+                .any(|advertised| advertised.name == listener.name)
         {
             warnings.push(format!(
                 "listener {} has no address that clients can be told until the operator supplies one or \

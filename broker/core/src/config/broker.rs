@@ -8,7 +8,8 @@ use super::error::{ConfigError, ConfigErrors};
 use super::layers::{Layers, broker_value};
 use super::listener::{HostPort, Listener, Voter};
 use super::value::{
-    CleanupPolicy, CompressionType, ConfigValue, FlushPolicy, LogFormat, TimestampType,
+    CleanupPolicy, CompressionType, ConfigValue, EndpointsRequired, FlushPolicy, LogFormat,
+    TimestampType,
 };
 use super::{ConfigMap, broker_definition};
 
@@ -35,6 +36,8 @@ configs! {
         "Where the broker listens: NAME://host:port, an empty host for every address.";
     "advertised.listeners" advertised_listeners: Vec<Listener> = Some(""), LISTENERS, ReadOnly, [],
         "What clients and brokers are told to connect to; a listener that is not named here is told with its own host if it has one, else the operator supplies its address.";
+    "taffrail.endpoints.required" endpoints_required: EndpointsRequired = Some(""), SomeOf(&["listeners", "rack"]), ReadOnly, [],
+        "What the operator must have told of this broker before it serves: an address for each of its listeners, its rack.";
     "inter.broker.listener.name" inter_broker_listener_name: String = Some("INTERNAL"), LISTENER_NAME, ReadOnly, [],
         "The listener that brokers use among themselves; the private APIs are served nowhere else.";
     "listener.security.protocol.map" listener_security_protocol_map: Vec<String> = Some(""), Shape("a comma-separated list of NAME:PLAINTEXT"), ReadOnly, [],
@@ -242,7 +245,7 @@ configs! {
 
     // The program itself.
     "taffrail.metrics.listener" metrics_listener: HostPort = Some("0.0.0.0:9404"), Shape("host:port"), ReadOnly, [],
-        "Where /metrics, the probes and the read-only page are served.";
+        "Where /metrics, the probes and the read-only page are served; an empty host for every address.";
     "taffrail.metrics.per.partition" metrics_per_partition: bool = Some("false"), Any, ReadOnly, [],
         "Whether /metrics has series of each partition; ten thousand partitions make a large page.";
     "taffrail.log.format" log_format: LogFormat = Some("text"), OneOf(LogFormat::WORDS), ReadOnly, [],

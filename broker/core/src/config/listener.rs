@@ -44,7 +44,7 @@ pub struct Voter {
 /// An address to bind to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostPort {
-    /// Host name or address, IPv6 without brackets.
+    /// Host name or address, IPv6 without brackets; empty binds to every address.
     pub host: String,
     /// TCP port; 0 binds to a free one.
     pub port: u16,
@@ -68,7 +68,7 @@ impl ConfigValue for HostPort {
     const TYPE: ValueType = ValueType::String;
     fn parse(text: &str) -> Option<Self> {
         let (host, port) = host_port(text)?;
-        (!host.is_empty()).then_some(HostPort { host, port })
+        Some(HostPort { host, port })
     }
 }
 

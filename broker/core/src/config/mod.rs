@@ -23,7 +23,9 @@ pub use layers::{Layers, alter_list, check_broker_dynamic, check_topic, check_to
 pub use listener::{HostPort, Listener, Voter};
 pub use meaning::{canonical_broker, canonical_topic, same_meaning, same_meaning_broker};
 pub use topic::{TOPIC_CONFIGS, TopicConfig};
-pub use value::{CleanupPolicy, CompressionType, FlushPolicy, LogFormat, TimestampType};
+pub use value::{
+    CleanupPolicy, CompressionType, EndpointsRequired, FlushPolicy, LogFormat, TimestampType,
+};
 
 /// The definition of a topic config, if there is one of that name.
 pub fn topic_definition(name: &str) -> Option<&'static Definition> {

@@ -253,6 +253,11 @@ impl Image {
         self.endpoints.get(&id)
     }
 
+    /// Everything that the operator set, by broker id.
+    pub fn all_endpoints(&self) -> impl Iterator<Item = (BrokerId, &Endpoints)> {
+        self.endpoints.iter().map(|(id, set)| (*id, set))
+    }
+
     /// The rack that holds for a broker: the operator's word over its own.
     pub fn rack(&self, id: BrokerId) -> Option<&str> {
         let set = self.endpoints.get(&id).and_then(|set| set.rack.as_deref());

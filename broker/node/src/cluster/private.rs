@@ -4,18 +4,21 @@
 use std::sync::Arc;
 
 use taffrail_core::controller::{
-    AlterPartition, AlterPartitions, AlteredPartition, BrokerEndpoints, Heartbeat, Registration,
+    AlterPartition, AlterPartitions, AlteredPartition, BrokerEndpoints, Decision, Heartbeat,
+    Registration,
 };
 use taffrail_core::error::ApiError;
 use taffrail_core::ids::{
     BrokerEpoch, BrokerId, DirectoryId, Incarnation, LeaderEpoch, PartitionEpoch, TopicId,
     TopicPartition,
 };
-use taffrail_core::metadata::Listener;
+use taffrail_core::metadata::{Image, Listener};
 use taffrail_protocol::messages::alter_partitions_response::{
     AlterPartitionsPartitionResult, AlterPartitionsTopicResult,
 };
-use taffrail_protocol::messages::set_broker_endpoints_response::SetBrokerEndpointsResult;
+use taffrail_protocol::messages::set_broker_endpoints_response::{
+    RecordedEndpoints, RecordedListener, SetBrokerEndpointsResult,
+};
 use taffrail_protocol::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionsRequest,
     AlterPartitionsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, RaftMessagesRequest,
@@ -417,10 +420,17 @@ impl ControllerRequest for SetBrokerEndpointsRequest {
         };
         let decided = broker
             .cluster
-            .decide(move |controller, _| controller.set_broker_endpoints(&endpoints))
+            .decide(move |controller, _| {
+                let recorded = recorded_endpoints(controller.image());
+                let decision = controller.set_broker_endpoints(&endpoints);
+                Decision {
+                    records: decision.records,
+                    reply: (recorded, decision.reply),
+                }
+            })
             .await;
         match decided {
-            Ok(results) => SetBrokerEndpointsResponse {
+            Ok((recorded, results)) => SetBrokerEndpointsResponse {
                 error_code: ErrorCode::None.code(),
                 leader_id: leader_id(broker),
                 results: request
@@ -429,6 +439,7 @@ impl ControllerRequest for SetBrokerEndpointsRequest {
                     .zip(results)
                     .map(|(set, result)| endpoint_result(set.broker_id, result))
                     .collect(),
+                recorded,
             },
             Err(NotController) => failed(ErrorCode::NotController),
         }
@@ -443,4 +454,20 @@ fn endpoint_result(broker_id: i32, result: Result<(), ApiError>) -> SetBrokerEnd
         error_code,
         error_message,
     }
+}
+
+fn recorded_endpoints(image: &Image) -> Vec<RecordedEndpoints> {
+    let listener = |listener: &Listener| RecordedListener {
+        name: listener.name.clone(),
+        host: listener.host.clone(),
+        port: listener.port.into(),
+    };
+    image
+        .all_endpoints()
+        .map(|(broker, endpoints)| RecordedEndpoints {
+            broker_id: broker.0,
+            rack: endpoints.rack.clone(),
+            listeners: endpoints.listeners.iter().map(listener).collect(),
+        })
+        .collect()
 }

@@ -13,6 +13,7 @@ use taffrail_protocol::messages::{
 use taffrail_protocol::{ErrorCode, Uuid};
 use tokio::sync::watch;
 
+use super::endpoints::missing_endpoints;
 use crate::broker::Broker;
 use crate::env::Env;
 
@@ -77,6 +78,7 @@ impl Registration {
 /// Keeps this broker registered until it may shut down.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
     let mut previous = broker.replication.clean_shutdown_epoch();
+    let mut wait = EndpointsWait::default();
     loop {
         let epoch = register(&broker, previous).await;
         previous = Some(epoch);
@@ -84,7 +86,7 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
             .cluster
             .registration
             .update(|standing| standing.epoch = Some(epoch));
-        match keep_alive(&broker, epoch).await {
+        match keep_alive(&broker, epoch, &mut wait).await {
             Ending::RegisterAgain => {
                 broker
                     .cluster
@@ -159,17 +161,50 @@ enum Ending {
     ShutDown,
 }
 
-async fn keep_alive<E: Env>(broker: &Arc<Broker<E>>, epoch: BrokerEpoch) -> Ending {
+/// The wait for what the operator has to tell of this broker. It ends once: what is forgotten later must not stop a
+/// broker that serves.
+#[derive(Default)]
+struct EndpointsWait {
+    over: bool,
+    told: Option<String>,
+}
+
+impl EndpointsWait {
+    fn goes_on<E: Env>(&mut self, broker: &Broker<E>) -> bool {
+        if self.over {
+            return false;
+        }
+        let missing = missing_endpoints(broker, &broker.cluster.image());
+        self.over = missing.is_none();
+        if let Some(missing) = &missing
+            && self.told.as_ref() != Some(missing)
+        {
+            tracing::info!(broker = %broker.id, missing, "waits for the operator before it serves");
+        }
+        if self.over && self.told.is_some() {
+            tracing::info!(broker = %broker.id, "the operator has told all that was waited for");
+        }
+        self.told = missing;
+        !self.over
+    }
+}
+
+async fn keep_alive<E: Env>(
+    broker: &Arc<Broker<E>>,
+    epoch: BrokerEpoch,
+    wait: &mut EndpointsWait,
+) -> Ending {
     let cluster = &broker.cluster;
     let mut want_shutdown = cluster.registration.want_shutdown.subscribe();
     loop {
         let wanted = *want_shutdown.borrow_and_update();
         let applied = cluster.published.applied_index();
+        let waits = wait.goes_on(broker);
         let request = BrokerHeartbeatRequest {
             broker_id: broker.id.0,
             broker_epoch: epoch.0,
             metadata_offset: i64::try_from(applied).unwrap_or(i64::MAX),
-            want_fence: false,
+            want_fence: waits,
             want_shutdown: wanted,
             offline_log_directories: broker
                 .replication
@@ -193,7 +228,8 @@ async fn keep_alive<E: Env>(broker: &Arc<Broker<E>>, epoch: BrokerEpoch) -> Endi
                 tracing::warn!(broker = %broker.id, %error, "the controller does not hear from this broker")
             }
         }
-        let impatient = wanted || !cluster.registration.standing().unfenced;
+        let fenced = !cluster.registration.standing().unfenced;
+        let impatient = wanted || (fenced && !waits);
         let pause = if impatient {
             IMPATIENT_PAUSE
         } else {
@@ -202,7 +238,7 @@ async fn keep_alive<E: Env>(broker: &Arc<Broker<E>>, epoch: BrokerEpoch) -> Endi
         tokio::select! {
             biased;
             _ = want_shutdown.wait_for(|now_wanted| *now_wanted != wanted) => {}
-            () = cluster.published.applied_beyond(applied), if impatient => {}
+            () = cluster.published.applied_beyond(applied), if impatient || waits => {}
             () = broker.env.sleep_until(started + pause) => {}
         }
     }

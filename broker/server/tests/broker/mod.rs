@@ -8,6 +8,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use taffrail_protocol::Request;
+use taffrail_protocol::frame::{decode_response, encode_request};
+
 /// Longer than any healthy step takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,6 +42,15 @@ impl Broker {
 
     /// Starts a broker on a folder that another one may have left.
     pub(crate) fn start_in(folder: Arc<tempfile::TempDir>, extra: &str) -> Broker {
+        Self::start_with(folder, &[], extra)
+    }
+
+    /// Starts a broker with variables above its file.
+    pub(crate) fn start_with(
+        folder: Arc<tempfile::TempDir>,
+        environment: &[(&str, &str)],
+        extra: &str,
+    ) -> Broker {
         let file = folder.path().join("broker.properties");
         let text = format!(
             "cluster.id=test\nnode.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0\n\
@@ -49,6 +61,7 @@ impl Broker {
         let mut child = program()
             .arg("--config")
             .arg(&file)
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -201,6 +214,15 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
+}
+
+/// Sends a request in its newest version to an address and gives the answer.
+pub(crate) fn ask<R: Request>(address: SocketAddr, request: &R) -> R::Response {
+    let frame = encode_request(1, Some("test"), request, R::MAX_VERSION).unwrap();
+    let mut stream = connect(address);
+    stream.write_all(&frame).unwrap();
+    let answer = read_answer(&mut stream).expect("an answer");
+    decode_response::<R>(&answer, R::MAX_VERSION).unwrap().1
 }
 
 /// A frame around a request: API key, version, correlation id, no client id, body.
