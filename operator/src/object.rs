@@ -73,6 +73,18 @@ pub fn derived_cluster_id(uid: &str) -> String {
     Uuid(derived_bytes(&format!("cluster-id/{uid}"))).to_string()
 }
 
+/// Eight hexadecimal digits that stand for a content, in names and annotations.
+pub(crate) fn content_hash(content: &str) -> String {
+    let words = derived_bytes(content);
+    let folded = words.chunks_exact(4).fold(0_u32, |folded, word| {
+        folded
+            ^ word
+                .iter()
+                .fold(0, |all, byte| (all << 8) | u32::from(*byte))
+    });
+    format!("{folded:08x}")
+}
+
 /// 128-bit FNV-1a, marked as a version 8 UUID (RFC 9562, 5.8: made by the vendor's own rule).
 fn derived_bytes(text: &str) -> [u8; 16] {
     const OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;

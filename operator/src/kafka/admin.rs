@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use taffrail_protocol::Request;
+use taffrail_protocol::messages::describe_cluster_request::DescribeClusterRequest;
 use thiserror::Error;
 
 use super::connection::{Connection, ConnectionError, ErrorName};
@@ -21,6 +22,16 @@ pub enum AdminError {
     /// There are no addresses.
     #[error("there are no brokers")]
     NoAddresses,
+    /// A broker of another cluster answers: its address was another broker's before.
+    #[error("{address} is a broker of cluster {found}, not of {expected}")]
+    OtherCluster {
+        /// The address.
+        address: SocketAddr,
+        /// Its cluster.
+        found: String,
+        /// The one that was meant.
+        expected: String,
+    },
     /// The connection broke during the request.
     #[error("{address}: {error}")]
     Connection {
@@ -43,6 +54,7 @@ pub enum AdminError {
 #[derive(Debug)]
 pub struct Admin {
     addresses: Vec<SocketAddr>,
+    cluster_id: Option<String>,
     connection: Option<(SocketAddr, Connection)>,
 }
 
@@ -51,8 +63,16 @@ impl Admin {
     pub fn new(addresses: Vec<SocketAddr>) -> Self {
         Self {
             addresses,
+            cluster_id: None,
             connection: None,
         }
+    }
+
+    /// Talks to brokers of this cluster only. Addresses of pods are given away again.
+    #[must_use]
+    pub fn of_cluster(mut self, cluster_id: impl Into<String>) -> Self {
+        self.cluster_id = Some(cluster_id.into());
+        self
     }
 
     /// Takes other addresses, for brokers that came or went.
@@ -88,17 +108,44 @@ impl Admin {
         let mut last = None;
         for &address in &self.addresses {
             match Connection::open(address).await {
-                Ok(connection) => return Ok((address, connection)),
-                Err(error) => last = Some(error),
+                Ok(mut connection) => match self.check_cluster(address, &mut connection).await {
+                    Ok(()) => return Ok((address, connection)),
+                    Err(error) => last = Some(error),
+                },
+                Err(error) => last = Some(AdminError::Connection { address, error }),
             }
         }
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         Err(match last {
-            Some(error) => AdminError::NoBroker {
+            Some(AdminError::Connection { error, .. }) => AdminError::NoBroker {
                 addresses: addresses.join(", "),
                 error,
             },
+            Some(error) => error,
             None => AdminError::NoAddresses,
+        })
+    }
+
+    async fn check_cluster(
+        &self,
+        address: SocketAddr,
+        connection: &mut Connection,
+    ) -> Result<(), AdminError> {
+        let Some(expected) = &self.cluster_id else {
+            return Ok(());
+        };
+        let answer = connection.call(&DescribeClusterRequest::default()).await;
+        let found = answer
+            .map_err(|error| AdminError::Connection { address, error })?
+            .cluster_id;
+        // A broker that has just started may not know yet.
+        if found.is_empty() || found == *expected {
+            return Ok(());
+        }
+        Err(AdminError::OtherCluster {
+            address,
+            found,
+            expected: expected.clone(),
         })
     }
 }

@@ -3,9 +3,13 @@
 mod admin;
 mod apply;
 mod connection;
+mod endpoints;
 mod observe;
+mod ping;
 
 pub use admin::{Admin, AdminError};
 pub use apply::apply_step;
 pub use connection::{Connection, ConnectionError};
+pub use endpoints::{Endpoints, recorded_endpoints, set_endpoints};
 pub use observe::observe;
+pub use ping::{PingError, ping, run_ping};

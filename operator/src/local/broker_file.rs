@@ -1,7 +1,6 @@
 //! The properties file of one broker: what the Cluster says, and who and where the broker is.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use super::folder::DataFolder;
 use super::ports::Ports;
@@ -14,11 +13,6 @@ const CLIENT: &str = "CLIENT";
 /// How many racks there are when the Cluster asks for rack awareness. This machine has none, so brokers are told that
 /// they stand in three, and topics are placed as they would be in a cluster of three zones.
 const RACKS: i32 = 3;
-
-/// The brokers that vote on metadata, fixed when the cluster's data is made: one, or three if there are as many.
-pub(super) fn voters(brokers: i32) -> Vec<i32> {
-    (0..if brokers < 3 { 1 } else { 3 }).collect()
-}
 
 /// A broker's rack, if the Cluster wants racks.
 pub(super) fn rack(cluster: &ValidCluster, broker: i32) -> Option<String> {
@@ -65,55 +59,4 @@ pub(super) fn properties(
         set("broker.rack", rack);
     }
     properties
-}
-
-/// The file's text, in Java's properties format, in which a backslash, line breaks and leading blanks are written
-/// with a backslash.
-pub(super) fn text(properties: &BTreeMap<String, String>) -> String {
-    let mut text = String::from("# Written by taffrail-operator; changes are overwritten.\n");
-    for (name, value) in properties {
-        let mut escaped = String::new();
-        for (index, letter) in value.chars().enumerate() {
-            match letter {
-                '\\' => escaped.push_str("\\\\"),
-                '\n' => escaped.push_str("\\n"),
-                '\r' => escaped.push_str("\\r"),
-                '\t' => escaped.push_str("\\t"),
-                ' ' if index == 0 => escaped.push_str("\\ "),
-                letter => escaped.push(letter),
-            }
-        }
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name}={escaped}");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_escaped_and_sorted() {
-        let properties = BTreeMap::from([
-            ("b".to_owned(), " x\\y\nz".to_owned()),
-            ("a".to_owned(), "1".to_owned()),
-        ]);
-        assert_eq!(
-            text(&properties),
-            "# Written by taffrail-operator; changes are overwritten.\na=1\nb=\\ x\\\\y\\nz\n"
-        );
-    }
-
-    #[test]
-    fn three_brokers_vote_or_one() {
-        for (brokers, expected) in [
-            (1, vec![0]),
-            (2, vec![0]),
-            (3, vec![0, 1, 2]),
-            (9, vec![0, 1, 2]),
-        ] {
-            assert_eq!(voters(brokers), expected);
-        }
-    }
 }

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::binary;
-use super::broker_file::voters;
 use super::folder::{DataFolder, is_in_use};
 use super::intent::only_cluster;
 use super::memory::Memory;
@@ -29,6 +28,7 @@ use crate::http;
 use crate::manifest;
 use crate::metrics::Metrics;
 use crate::object::derived_cluster_id;
+use crate::properties::voters;
 
 /// How often processes, the file and the clock are looked at.
 const TICK: Duration = Duration::from_millis(50);

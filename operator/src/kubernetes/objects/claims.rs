@@ -1,0 +1,248 @@
+//! What has to be done to disks that a StatefulSet cannot do by itself. Its claim templates cannot be changed, so a
+//! volume is grown by patching the claims, and a grown or added one gets into the templates by making the StatefulSet
+//! anew while its pods go on as orphans. No claim is ever deleted or made smaller here.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+
+use super::quantity::bytes;
+
+/// A claim that has to grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSize {
+    /// metadata.name of the claim.
+    pub claim: String,
+    /// spec.resources.requests.storage.
+    pub size: String,
+}
+
+/// What has to be done before the wanted StatefulSet can be applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimChanges {
+    /// Claims to patch.
+    pub grow: Vec<ClaimSize>,
+    /// Why the StatefulSet has to be deleted, with its pods orphaned, and made again; none if it can be applied as it is.
+    pub recreate: Option<String>,
+    /// Why it must not be applied at all: the spec asks for what no disk does.
+    pub refused: Option<String>,
+}
+
+/// Compares the claim templates of both StatefulSets, and the claims of the live one with what is wanted. `claims` may
+/// hold others than this StatefulSet's.
+pub fn claim_changes(
+    wanted: &StatefulSet,
+    live: Option<&StatefulSet>,
+    claims: &[PersistentVolumeClaim],
+) -> ClaimChanges {
+    let mut changes = ClaimChanges::default();
+    let set = wanted.metadata.name.as_deref().unwrap_or_default();
+    for template in templates(wanted) {
+        let (Some(volume), Some(size)) = (name(template), size(template)) else {
+            continue;
+        };
+        for claim in claims.iter().filter(|claim| is_claim(claim, volume, set)) {
+            if is_larger(Some(size), self::size(claim)) {
+                changes.grow.push(ClaimSize {
+                    claim: name(claim).unwrap_or_default().to_owned(),
+                    size: size.to_owned(),
+                });
+            }
+        }
+    }
+    if let Some(live) = live {
+        compare(wanted, live, &mut changes);
+    }
+    changes
+}
+
+fn compare(wanted: &StatefulSet, live: &StatefulSet, changes: &mut ClaimChanges) {
+    let find = |set: &'_ StatefulSet, volume: Option<&str>| {
+        templates(set)
+            .find(|template| name(template) == volume)
+            .cloned()
+    };
+    for template in templates(live) {
+        let volume = name(template).unwrap_or_default();
+        let Some(new) = find(wanted, Some(volume)) else {
+            changes.refused = Some(format!(
+                "spec.storage.volumes: volume {volume} is in use and cannot be removed; put it back"
+            ));
+            return;
+        };
+        if is_larger(size(template), size(&new)) {
+            changes.refused = Some(format!(
+                "spec.storage.volumes: volume {volume} has {} and cannot shrink to {}",
+                size(template).unwrap_or_default(),
+                size(&new).unwrap_or_default(),
+            ));
+            return;
+        }
+    }
+    let reasons: Vec<String> = templates(wanted)
+        .filter_map(|template| {
+            let volume = name(template)?;
+            match find(live, Some(volume)) {
+                None => Some(format!("volume {volume} is added")),
+                Some(old) if is_larger(size(template), size(&old)) => Some(format!(
+                    "volume {volume} grows from {} to {}",
+                    size(&old)?,
+                    size(template)?
+                )),
+                Some(_) => None,
+            }
+        })
+        .collect();
+    if !reasons.is_empty() {
+        changes.recreate = Some(reasons.join(", "));
+    }
+}
+
+fn templates(set: &StatefulSet) -> impl Iterator<Item = &PersistentVolumeClaim> {
+    let templates = set.spec.volume_claim_templates.as_ref();
+    templates.into_iter().flatten()
+}
+
+/// Whether a claim was made from the template of a volume: `<volume>-<StatefulSet>-<number>`.
+fn is_claim(claim: &PersistentVolumeClaim, volume: &str, set: &str) -> bool {
+    name(claim)
+        .and_then(|name| name.strip_prefix(volume)?.strip_prefix('-'))
+        .and_then(|rest| rest.strip_prefix(set)?.strip_prefix('-'))
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn name(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.metadata.name.as_deref()
+}
+
+fn size(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
+    Some(requests.get("storage")?.0.as_str())
+}
+
+/// Sizes that cannot be read are left alone.
+fn is_larger(one: Option<&str>, other: Option<&str>) -> bool {
+    match (one.and_then(bytes), other.and_then(bytes)) {
+        (Some(one), Some(other)) => one > other,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(volumes: &[(&str, &str)]) -> StatefulSet {
+        let templates: Vec<_> = volumes
+            .iter()
+            .map(|(name, size)| claim(name, size))
+            .collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "demo-broker"},
+            "spec": {"selector": {}, "template": {}, "volumeClaimTemplates": templates},
+        }))
+        .expect("a StatefulSet")
+    }
+
+    fn claim(name: &str, size: &str) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        }))
+        .expect("a claim")
+    }
+
+    /// Volumes wanted, volumes of the live StatefulSet, claims, and what comes of it.
+    fn check(
+        wanted: &[(&str, &str)],
+        live: Option<&[(&str, &str)]>,
+        claims: &[(&str, &str)],
+        grow: &[(&str, &str)],
+        recreate: Option<&str>,
+        refused: Option<&str>,
+    ) {
+        let claims: Vec<_> = claims
+            .iter()
+            .map(|(name, size)| claim(name, size))
+            .collect();
+        let got = claim_changes(&set(wanted), live.map(set).as_ref(), &claims);
+        let sizes: Vec<(&str, &str)> = got
+            .grow
+            .iter()
+            .map(|size| (size.claim.as_str(), size.size.as_str()))
+            .collect();
+        assert_eq!(sizes, grow, "{wanted:?}");
+        assert_eq!(got.recreate.as_deref(), recreate, "{wanted:?}");
+        let reason = got.refused.unwrap_or_default();
+        assert!(reason.contains(refused.unwrap_or_default()), "{reason}");
+        assert_eq!(reason.is_empty(), refused.is_none(), "{reason}");
+    }
+
+    #[test]
+    fn volumes_grow_and_are_added() {
+        let (a1, b1) = (("a", "1Gi"), ("b", "1Gi"));
+        check(&[a1], None, &[], &[], None, None);
+        check(
+            &[a1],
+            Some(&[a1]),
+            &[("a-demo-broker-0", "1Gi")],
+            &[],
+            None,
+            None,
+        );
+        // The same size in other words.
+        check(
+            &[("a", "1024Mi")],
+            Some(&[a1]),
+            &[("a-demo-broker-0", "1Gi")],
+            &[],
+            None,
+            None,
+        );
+        check(
+            &[("a", "2Gi")],
+            Some(&[a1]),
+            &[
+                ("a-demo-broker-0", "1Gi"),
+                ("a-demo-broker-1", "2Gi"),
+                ("a-other-broker-0", "1Gi"),
+                ("aa-demo-broker-0", "1Gi"),
+                ("a-demo-broker-x", "1Gi"),
+            ],
+            &[("a-demo-broker-0", "2Gi")],
+            Some("volume a grows from 1Gi to 2Gi"),
+            None,
+        );
+        // Claims that stayed of an earlier cluster, or of a pass that was interrupted.
+        check(
+            &[("a", "2Gi")],
+            None,
+            &[("a-demo-broker-0", "1Gi")],
+            &[("a-demo-broker-0", "2Gi")],
+            None,
+            None,
+        );
+        check(
+            &[a1, b1],
+            Some(&[a1]),
+            &[],
+            &[],
+            Some("volume b is added"),
+            None,
+        );
+    }
+
+    #[test]
+    fn volumes_never_shrink_or_go() {
+        let (a1, b1) = (("a", "1Gi"), ("b", "1Gi"));
+        check(&[a1], Some(&[a1, b1]), &[], &[], None, Some("put it back"));
+        check(
+            &[a1],
+            Some(&[("a", "2Gi")]),
+            &[("a-demo-broker-0", "2Gi")],
+            &[],
+            None,
+            Some("cannot shrink to 1Gi"),
+        );
+    }
+}
