@@ -123,11 +123,11 @@ impl<H> Sessions<H> {
     }
 
     /// The answer is made: keeps the session for the next fetch and returns the session id to answer with (0 = none).
-    /// A new session takes its id from `random`. A session that was closed meanwhile is gone.
+    /// A new session takes its id from `random`, which is asked for nothing else: it may be a system call. A session that was closed meanwhile is gone.
     pub fn handle_answered(
         &mut self,
         now: Instant,
-        random: u64,
+        random: impl FnOnce() -> u64,
         mut context: FetchContext<H>,
     ) -> i32 {
         context.rotate();
@@ -138,7 +138,7 @@ impl<H> Sessions<H> {
                 if partitions == 0 || !self.make_room(now, context.follower, partitions) {
                     return 0;
                 }
-                context.id = self.free_id(random);
+                context.id = self.free_id(random());
                 context.kind = FetchKind::Incremental;
                 self.serial_last += 1;
                 let serial = self.serial_last;

@@ -71,7 +71,7 @@ fn cache_with(partitions: &[i32]) -> (Sessions<()>, i32) {
     let mut context = sessions.handle_fetch(NOW, fetch(0, 0, partitions)).unwrap();
     assert_eq!(context.kind(), FetchKind::Full);
     answer_all(&mut context, answer(0));
-    let id = sessions.handle_answered(NOW, 42, context);
+    let id = sessions.handle_answered(NOW, || 42, context);
     assert_eq!(id, 42);
     (sessions, id)
 }
@@ -121,15 +121,15 @@ fn epochs_go_up_and_wrap_to_one() {
     let (mut sessions, id) = cache_with(&[1]);
     for epoch in 1..4 {
         let context = sessions.handle_fetch(NOW, fetch(id, epoch, &[])).unwrap();
-        sessions.handle_answered(NOW, 0, context);
+        sessions.handle_answered(NOW, || 0, context);
     }
     let mut context = sessions.handle_fetch(NOW, fetch(id, 4, &[])).unwrap();
     context.next_epoch = i32::MAX;
-    sessions.handle_answered(NOW, 0, context);
+    sessions.handle_answered(NOW, || 0, context);
     let context = sessions
         .handle_fetch(NOW, fetch(id, i32::MAX, &[]))
         .unwrap();
-    sessions.handle_answered(NOW, 0, context);
+    sessions.handle_answered(NOW, || 0, context);
     assert!(sessions.handle_fetch(NOW, fetch(id, 1, &[])).is_ok());
 }
 
@@ -139,7 +139,7 @@ fn only_news_is_answered() {
         let (mut sessions, id) = cache_with(&[1]);
         let mut context = sessions.handle_fetch(NOW, fetch(id, 1, &[])).unwrap();
         answer_all(&mut context, told);
-        sessions.handle_answered(NOW, 0, context);
+        sessions.handle_answered(NOW, || 0, context);
         let mut context = sessions.handle_fetch(NOW, fetch(id, 2, &[])).unwrap();
         let found = !answer_all(&mut context, next).is_empty();
         assert_eq!(found, expected, "{told:?} then {next:?}");
@@ -195,7 +195,7 @@ fn served_partitions_go_to_the_end() {
             },
         );
     }
-    sessions.handle_answered(NOW, 0, context);
+    sessions.handle_answered(NOW, || 0, context);
     let context = sessions.handle_fetch(NOW, fetch(id, 2, &[4])).unwrap();
     assert_eq!(order(&context), [3, 1, 2, 4]);
 }
@@ -207,9 +207,9 @@ fn a_session_in_use_or_lost_is_not_found_and_can_be_replaced() {
     let again = sessions.handle_fetch(NOW, fetch(id, 2, &[])).map(|_| ());
     assert_eq!(again, Err(ErrorKind::FetchSessionIdNotFound));
     let renewed = sessions.handle_fetch(NOW, fetch(id, 0, &[1])).unwrap();
-    assert_eq!(sessions.handle_answered(NOW, 42, renewed), 42);
+    assert_eq!(sessions.handle_answered(NOW, || 42, renewed), 42);
     // The fetch that still waited comes too late and changes nothing.
-    sessions.handle_answered(NOW, 0, waiting);
+    sessions.handle_answered(NOW, || 0, waiting);
     assert!(sessions.handle_fetch(NOW, fetch(42, 1, &[])).is_ok());
     assert_eq!((sessions.len(), sessions.partitions()), (1, 1));
 }
@@ -223,7 +223,7 @@ fn full_caches_evict_by_age_then_worth() {
             ..fetch(0, 0, &partitions)
         };
         let context = sessions.handle_fetch(now, request).unwrap();
-        sessions.handle_answered(now, 100, context) != 0
+        sessions.handle_answered(now, || 100, context) != 0
     };
     // What is in the cache (made at 0), when the next comes, what it is, whether it gets a session.
     let check =
@@ -237,7 +237,7 @@ fn full_caches_evict_by_age_then_worth() {
                 let context = sessions
                     .handle_fetch(Instant::from_millis(used_ms), fetch(100, 1, &[]))
                     .unwrap();
-                sessions.handle_answered(Instant::from_millis(used_ms), 0, context);
+                sessions.handle_answered(Instant::from_millis(used_ms), || 0, context);
             }
             let found = make(&mut sessions, Instant::from_millis(now_ms), next.0, next.1);
             assert_eq!(
@@ -269,11 +269,11 @@ fn partitions_are_bounded_over_all_sessions() {
     let too_many = sessions
         .handle_fetch(NOW, fetch(0, 0, &[0, 1, 2, 3, 4, 5]))
         .unwrap();
-    assert_eq!(sessions.handle_answered(NOW, 9, too_many), 0);
+    assert_eq!(sessions.handle_answered(NOW, || 9, too_many), 0);
     let fits = sessions
         .handle_fetch(NOW, fetch(0, 0, &[0, 1, 2, 3]))
         .unwrap();
-    assert_eq!(sessions.handle_answered(NOW, 9, fits), 9);
+    assert_eq!(sessions.handle_answered(NOW, || 9, fits), 9);
     let grown = sessions.handle_fetch(NOW, fetch(9, 1, &[4, 5])).map(|_| ());
     assert_eq!(grown, Err(ErrorKind::FetchSessionIdNotFound));
     assert_eq!((sessions.len(), sessions.partitions()), (0, 0));

@@ -395,10 +395,9 @@ impl<E: Env> Fetch<E> {
         }
         let image = self.broker.cluster.image();
         answer.add_leader_hints(&image);
-        let random = self.broker.env.random();
         let session_id = self.broker.replication.sessions().handle_answered(
             self.broker.env.now(),
-            random,
+            || self.broker.env.random(),
             self.session,
         );
         answer.encode(session_id)
