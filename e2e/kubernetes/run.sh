@@ -65,13 +65,8 @@ else
 fi
 
 tests() { cargo test --locked -p taffrail-e2e --features kubernetes "$@"; }
-compile() {
-  local suite
-  for suite in $suites; do
-    tests --no-run --test "$suite"
-  done
-}
-phase "build of the tests" compile
+# shellcheck disable=SC2046 # a word for each suite
+phase "build of the tests" tests --no-run $(printf -- '--test %s ' $suites)
 
 export TAFFRAIL_IMAGE=$IMAGE TAFFRAIL_CLIENT_IMAGE=$CLIENT_IMAGE
 PATH="$("$here/build.sh" --path):$PATH"
