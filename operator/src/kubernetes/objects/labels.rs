@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
 use taffrail_crds::Cluster;
@@ -72,14 +71,6 @@ pub fn is_owned_by(metadata: &ObjectMeta, uid: &str) -> bool {
     owners
         .into_iter()
         .any(|owner| owner.controller == Some(true) && owner.uid == uid)
-}
-
-/// Whether a claim is one of the Cluster's, which claims tell by their labels alone.
-pub(super) fn is_claim_of(claim: &PersistentVolumeClaim, cluster: &str) -> bool {
-    let labels = claim.metadata.labels.as_ref();
-    selector_labels(cluster)
-        .iter()
-        .all(|(name, value)| labels.and_then(|labels| labels.get(name)) == Some(value))
 }
 
 pub(super) fn strings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -1,48 +1,18 @@
-//! What live objects say: with which configuration and volumes each pod was started, in what else it is not as wanted,
-//! and what was decided when the cluster's data was made.
+//! What live objects say: with which configuration and volumes each pod was started, and in what else it is not as
+//! wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Objects;
 use super::configuration::{config_of, set_by_operator};
-use super::labels::is_claim_of;
 use super::pod::{CONFIG_VOLUME, CONTAINER};
-use super::stateful_set::{CLUSTER_ID_ANNOTATION, VOTERS_ANNOTATION};
 use super::template::{self, PARTS_ANNOTATION, Parts};
 use crate::health::Health;
 use crate::observed::ObservedBroker;
-
-/// What was decided when the cluster's data was made, and holds as long as that does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
-    /// Kafka's cluster id, which is on the disks.
-    pub cluster_id: Option<String>,
-    /// The brokers that vote on metadata.
-    pub voters: Vec<i32>,
-}
-
-/// What the StatefulSet remembers or, once it is gone, the claims that stayed; none for a new cluster.
-pub fn remembered(
-    cluster: &str,
-    stateful_set: Option<&StatefulSet>,
-    claims: &[PersistentVolumeClaim],
-) -> Option<Remembered> {
-    let claims = claims.iter().filter(|claim| is_claim_of(claim, cluster));
-    stateful_set
-        .map(|set| &set.metadata)
-        .into_iter()
-        .chain(claims.map(|claim| &claim.metadata))
-        .find_map(|metadata| {
-            Some(Remembered {
-                voters: serde_json::from_str(annotation(metadata, VOTERS_ANNOTATION)?).ok()?,
-                cluster_id: annotation(metadata, CLUSTER_ID_ANNOTATION).map(str::to_owned),
-            })
-        })
-}
 
 /// The Cluster's configuration that new pods get at this moment; none if the StatefulSet or its ConfigMap is not there.
 pub fn live_config(

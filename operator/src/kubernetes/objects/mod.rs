@@ -29,7 +29,7 @@ pub use claims::{ClaimChanges, ClaimSize, claim_changes};
 pub use configuration::{config_map, config_of};
 pub use labels::{CLUSTER_LABEL, FIELD_MANAGER, is_owned_by, selector, selector_labels};
 pub(crate) use live::observed_brokers;
-pub use live::{Remembered, broker_id, config_map_of, live_config, remembered};
+pub use live::{broker_id, config_map_of, live_config};
 pub use names::Names;
 pub use service::bootstrap_servers_inside;
 pub(in crate::kubernetes) use stateful_set::{CLUSTER_ID_ANNOTATION, VOTERS_ANNOTATION};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{env, fs};
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde::Serialize;
 use serde_json::json;
 use taffrail_crds::ClusterSpec;
@@ -287,26 +287,4 @@ fn pods_tell_what_they_were_started_with() {
         observe(&BTreeMap::new())[&0].outdated,
         ["the configuration that it was started with is gone"]
     );
-}
-
-#[test]
-fn voters_and_cluster_id_outlive_the_stateful_set() {
-    let given = Given::new(EVERYTHING);
-    let set = given.objects().stateful_set;
-    let expected = Some(Remembered {
-        cluster_id: Some("vPeOCWypqUOSepEvx0cbog".to_owned()),
-        voters: vec![0, 1, 2],
-    });
-    assert_eq!(remembered("demo", Some(&set), &[]), expected);
-    let template = &set
-        .spec
-        .volume_claim_templates
-        .expect("volumes")[0];
-    let claim = PersistentVolumeClaim::clone(template);
-    assert_eq!(
-        remembered("demo", None, std::slice::from_ref(&claim)),
-        expected
-    );
-    assert_eq!(remembered("other", None, &[claim]), None);
-    assert_eq!(remembered("demo", None, &[]), None);
 }
