@@ -9,8 +9,14 @@ use taffrail_e2e::kubernetes::namespace::Namespace;
 use taffrail_e2e::kubernetes::turn::together;
 use taffrail_e2e::tools::repository;
 
-/// Of these kubectl knows no kind, or reads no object, so that no field can be named.
-const NO_FIELD: &[&str] = &["no-kind", "not-an-object", "other-kind", "other-version"];
+/// Of these kubectl knows no kind, no name or no object, so that they never come to where a field could be named.
+const NO_FIELD: &[&str] = &[
+    "no-kind",
+    "not-an-object",
+    "other-kind",
+    "other-version",
+    "topic-no-name",
+];
 
 #[test]
 fn valid_manifests_are_admitted() -> Result<()> {
@@ -74,10 +80,15 @@ fn manifests(folder: &str) -> Result<Vec<PathBuf>> {
 /// Applies the documents of a file one after the other, the last one only for show; gives the API server's refusal of that one.
 fn admit(namespace: &Namespace, path: &Path) -> Result<Result<(), String>> {
     // The Clusters of updates are real objects, of which nothing shall be made.
-    let text = fs::read_to_string(path)?.replace(
-        "kind: Cluster\nmetadata: {name: demo}\nspec:\n",
-        "kind: Cluster\nmetadata: {name: demo}\nspec:\n  paused: true\n",
-    );
+    let text = fs::read_to_string(path)?
+        .replace(
+            "kind: Cluster\nmetadata: {name: demo}\nspec:\n",
+            "kind: Cluster\nmetadata: {name: demo}\nspec:\n  paused: true\n",
+        )
+        .replace(
+            "namespace: streaming",
+            &format!("namespace: {}", namespace.name()),
+        );
     let documents: Vec<&str> = text.split("\n---\n").collect();
     let (last, before) = documents.split_last().context("a document")?;
     let paused = if before.is_empty() {
