@@ -32,19 +32,14 @@ pub fn delete_left_ones() -> Result<()> {
 pub fn wait_for_deletions(limit: Duration) -> Result<()> {
     let selector = format!("{LABEL}={OF_A_TEST}");
     let path = "jsonpath={.items[?(@.status.phase=='Terminating')].metadata.name}";
-    wait_for_every(
-        LOOK_EVERY,
-        "deleted namespaces to be gone",
-        limit,
-        || {
-            let words = ["get", "namespaces", "-l", &selector, "-o", path];
-            let left = text(&mut kubectl(&words), "")?;
-            if left.trim().is_empty() {
-                return Ok(Some(()));
-            }
-            Err(anyhow!("{left}"))
-        },
-    )
+    wait_for_every(LOOK_EVERY, "deleted namespaces to be gone", limit, || {
+        let words = ["get", "namespaces", "-l", &selector, "-o", path];
+        let left = text(&mut kubectl(&words), "")?;
+        if left.trim().is_empty() {
+            return Ok(Some(()));
+        }
+        Err(anyhow!("{left}"))
+    })
 }
 
 /// A namespace.
