@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{fmt, io};
 
+use taffrail_protocol::api::FIRST_PRIVATE_KEY;
 use taffrail_protocol::frame::{decode_response, encode_request};
 use taffrail_protocol::messages::api_versions_request::ApiVersionsRequest;
 use taffrail_protocol::{DecodeError, EncodeError, ErrorCode, Request};
@@ -120,10 +121,13 @@ impl Connection {
         &mut self,
         request: &R,
     ) -> Result<(R::Response, Vec<u8>), ConnectionError> {
+        // Brokers list the APIs for clients alone. A private one that they do not know they refuse.
+        let private = R::API_KEY >= FIRST_PRIVATE_KEY;
         let (min, max) = self
             .versions
             .get(&R::API_KEY)
             .copied()
+            .or_else(|| private.then_some((R::MIN_VERSION, R::MAX_VERSION)))
             .ok_or(ConnectionError::Unserved(R::API_KEY))?;
         let version = R::MAX_VERSION.min(max);
         if version < R::MIN_VERSION || version < min {

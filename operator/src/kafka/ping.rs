@@ -2,6 +2,7 @@
 //! would find, and reads them back. It creates and deletes nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -153,18 +154,13 @@ pub async fn ping(bootstrap: &str, topic: &str, records: u32) -> Result<usize, P
         };
         let id = partition.leader_id;
         let address = addresses.get(&id).ok_or_else(no_leader)?;
-        if !leaders.contains_key(&id) {
-            let connection = connect(address).await?;
-            let address = address.clone();
-            leaders.insert(
-                id,
-                Leader {
-                    address,
-                    connection,
-                },
-            );
-        }
-        let leader = leaders.get_mut(&id).ok_or_else(no_leader)?;
+        let leader = match leaders.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Leader {
+                connection: connect(address).await?,
+                address: address.clone(),
+            }),
+        };
         let subject = Subject {
             topic,
             topic_id: described.topic_id,

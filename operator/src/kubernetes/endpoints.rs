@@ -286,8 +286,11 @@ mod tests {
         services.iter().map(service).collect()
     }
 
-    fn nodes(nodes: &[(&str, &str, &[(&str, &str)])]) -> BTreeMap<String, Node> {
-        let node = |(name, zone, addresses): &(&str, &str, &[(&str, &str)])| {
+    /// Name, zone, and addresses by type.
+    type NodeCase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
+    fn nodes(nodes: &[NodeCase<'_>]) -> BTreeMap<String, Node> {
+        let node = |(name, zone, addresses): &NodeCase<'_>| {
             let addresses: Vec<_> = addresses
                 .iter()
                 .map(|(type_, address)| json!({"type": type_, "address": address}))
