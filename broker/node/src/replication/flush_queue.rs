@@ -56,8 +56,11 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
     }
 }
 
+/// A partition and the fsyncs that it wants.
+pub(super) type Wanted<E> = (Arc<Partition<E>>, Flush<<E as Env>::Disk>);
+
 /// Runs the fsyncs of several partitions as one job, and tells each what came of it.
-pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<(Arc<Partition<E>>, Flush<E::Disk>)>) {
+pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<Wanted<E>>) {
     if flushes.is_empty() {
         return;
     }
