@@ -39,6 +39,8 @@ pub(super) struct Memory {
     pub(super) told: BTreeSet<(Option<ObjectKey>, &'static str)>,
     /// Failures of the last pass.
     pub(super) failed: BTreeMap<Option<ObjectKey>, Vec<Refusal>>,
+    /// Whether brokers hold nothing that they were told of racks and addresses.
+    pub(super) untold: bool,
     /// When status.underReplicatedPartitions was last changed.
     pub(super) counted: Option<Instant>,
     /// Whether the status was read once to learn what was told before this operator began.
@@ -52,6 +54,7 @@ impl Default for Memory {
             applied: BTreeMap::new(),
             told: BTreeSet::new(),
             failed: BTreeMap::new(),
+            untold: false,
             counted: None,
             recalled: false,
         }

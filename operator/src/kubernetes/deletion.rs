@@ -162,7 +162,8 @@ async fn free(context: &Context, topics: &[Arc<Topic>]) -> (bool, bool) {
         .map(|topic| (Arc::clone(topic), Change::Remove));
     let (failed, wrote) = set_finalizers(context, with.collect()).await;
     for (topic, error) in &failed {
-        tracing::warn!(%topic, error, "the finalizer cannot be taken off");
+        let error = error.as_deref().unwrap_or("the object changed");
+        tracing::warn!(%topic, error, "the finalizer was not taken off");
     }
     (!failed.is_empty(), wrote)
 }

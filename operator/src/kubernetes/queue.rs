@@ -18,6 +18,10 @@ pub(super) const DEBOUNCE: Duration = Duration::from_millis(100);
 /// While something is under way that no event tells of (a broker that catches up, partitions that move).
 const UNDER_WAY_PAUSE: Duration = Duration::from_millis(500);
 
+/// The same when it has been under way for `UNDER_WAY_LOOKS` passes: half a minute, so it takes as long as it takes.
+const LONG_UNDER_WAY_PAUSE: Duration = Duration::from_secs(2);
+const UNDER_WAY_LOOKS: u32 = 60;
+
 /// While it waits for someone to change something, which an event tells of.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -54,8 +58,15 @@ pub(super) enum Next {
 
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    Waits { due: Instant, failures: u32 },
-    Runs { marked: bool, failures: u32 },
+    Waits { due: Instant, past: Past },
+    Runs { marked: bool, past: Past },
+}
+
+/// Passes in a row that ended in the same way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    failures: u32,
+    under_way: u32,
 }
 
 /// The Clusters that are known.
@@ -69,11 +80,11 @@ impl Queue {
     pub(super) fn mark(&mut self, key: ObjectKey, now: Instant) {
         let entry = self.entries.entry(key).or_insert(Entry::Waits {
             due: now + DEBOUNCE,
-            failures: 0,
+            past: Past::default(),
         });
         match entry {
-            Entry::Waits { due, failures } => {
-                let pause = if *failures == 0 {
+            Entry::Waits { due, past } => {
+                let pause = if past.failures == 0 {
                     DEBOUNCE
                 } else {
                     ERROR_PAUSE_MIN
@@ -98,10 +109,10 @@ impl Queue {
             .entries
             .iter_mut()
             .filter_map(|(key, entry)| match *entry {
-                Entry::Waits { due, failures } => Some((due, failures, key, entry)),
+                Entry::Waits { due, past } => Some((due, past, key, entry)),
                 Entry::Runs { .. } => None,
             });
-        let Some((due, failures, key, entry)) = waiting.min_by_key(|(due, ..)| *due) else {
+        let Some((due, past, key, entry)) = waiting.min_by_key(|(due, ..)| *due) else {
             return Next::Wait(None);
         };
         if due > now {
@@ -109,46 +120,46 @@ impl Queue {
         }
         *entry = Entry::Runs {
             marked: false,
-            failures,
+            past,
         };
         Next::Start(key.clone())
     }
 
     /// A pass ended. `jitter` is between 0 and 1 and keeps Clusters that failed together from coming back together.
     pub(super) fn ended(&mut self, key: &ObjectKey, outcome: Outcome, now: Instant, jitter: f64) {
-        let Some(Entry::Runs { marked, failures }) = self.entries.get(key).copied() else {
+        let Some(Entry::Runs { marked, past }) = self.entries.get(key).copied() else {
             return;
         };
         if outcome == Outcome::Gone && !marked {
             self.entries.remove(key);
             return;
         }
-        let failures = if outcome == Outcome::Failed {
-            failures.saturating_add(1)
-        } else {
-            0
+        let again = |is: bool, before: u32| if is { before.saturating_add(1) } else { 0 };
+        let past = Past {
+            failures: again(outcome == Outcome::Failed, past.failures),
+            under_way: again(outcome == Outcome::UnderWay, past.under_way),
         };
         let mut pause = match outcome {
             Outcome::Converged => CONVERGED_PAUSE,
+            Outcome::UnderWay if past.under_way > UNDER_WAY_LOOKS => LONG_UNDER_WAY_PAUSE,
             Outcome::UnderWay => UNDER_WAY_PAUSE,
             Outcome::Refused => REFUSED_PAUSE,
             Outcome::Gone => DEBOUNCE,
             Outcome::Failed => {
                 let doubled =
-                    ERROR_PAUSE_MIN.saturating_mul(1 << failures.min(16).saturating_sub(1));
+                    ERROR_PAUSE_MIN.saturating_mul(1 << past.failures.min(16).saturating_sub(1));
                 doubled
                     .min(ERROR_PAUSE_MAX)
                     .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
             }
         };
-        if marked && failures == 0 {
+        if marked && past.failures == 0 {
             pause = pause.min(DEBOUNCE);
         } else if marked {
             pause = pause.min(ERROR_PAUSE_MIN);
         }
         let due = now + pause;
-        self.entries
-            .insert(key.clone(), Entry::Waits { due, failures });
+        self.entries.insert(key.clone(), Entry::Waits { due, past });
     }
 
     /// Forgets which passes run, for passes that were given up.
@@ -156,7 +167,7 @@ impl Queue {
         for entry in self.entries.values_mut() {
             *entry = Entry::Waits {
                 due: now,
-                failures: 0,
+                past: Past::default(),
             };
         }
     }

@@ -394,11 +394,13 @@ impl Pass<'_> {
         for (key, error) in failed {
             plan.steps
                 .retain(|planned| planned.step.object() != Some(&key));
-            self.failed(
-                Some(&key),
-                Concern::Ready,
-                format!("cannot set the finalizer {}: {error}", finalizer::TOPIC),
-            );
+            if let Some(error) = error {
+                self.failed(
+                    Some(&key),
+                    Concern::Ready,
+                    format!("cannot set the finalizer {}: {error}", finalizer::TOPIC),
+                );
+            }
         }
         self.refresh_topics();
     }
@@ -422,6 +424,10 @@ impl Pass<'_> {
 
     /// Tells the active controller what it does not know yet, through whichever broker answers.
     async fn tell_endpoints(&mut self, blueprint: &Blueprint<'_>, outside: &Outside) {
+        let needed = endpoints::needs_endpoints(blueprint);
+        if !needed && self.memory.untold {
+            return;
+        }
         let admin = &mut self.memory.admin;
         let sent = async {
             let recorded = kafka::recorded_endpoints(admin).await?;
@@ -432,7 +438,7 @@ impl Pass<'_> {
             Ok::<usize, kafka::AdminError>(changes.len())
         };
         match sent.await {
-            Ok(0) => {}
+            Ok(0) => self.memory.untold = !needed,
             Ok(brokers) => {
                 tracing::info!(cluster = %self.key, brokers, "told racks and addresses");
                 self.wrote = true;

@@ -107,11 +107,12 @@ pub(super) fn change(topic: &Topic, cluster_stays: bool, owns: bool, gone: bool)
     })
 }
 
-/// Puts finalizers on and takes them off. Returns the Topics for which that failed, and whether anything was written.
+/// Puts finalizers on and takes them off. Returns the Topics for which that failed and why (none if the object changed
+/// in the meantime, so that it is looked at again), and whether anything was written.
 pub(in crate::kubernetes) async fn set_finalizers(
     context: &Context,
     changes: Vec<(Arc<Topic>, Change)>,
-) -> (BTreeMap<ObjectKey, String>, bool) {
+) -> (BTreeMap<ObjectKey, Option<String>>, bool) {
     let mut requests = Vec::new();
     for (topic, change) in changes {
         if change == Change::None {
@@ -140,7 +141,8 @@ pub(in crate::kubernetes) async fn set_finalizers(
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => {
-                failed.insert(key, error.to_string());
+                let why = (!error.is_conflict()).then(|| error.to_string());
+                failed.insert(key, why);
             }
         }
     }
