@@ -126,6 +126,7 @@ impl Pass<'_> {
     /// each is told once, when it begins.
     fn tell_refusals(&mut self, plan: &Plan) {
         let mut now: BTreeMap<(Option<ObjectKey>, &'static str), Refusal> = BTreeMap::new();
+        let first = !std::mem::replace(&mut self.memory.recalled, true);
         let planned = plan
             .topics
             .iter()
@@ -140,12 +141,12 @@ impl Pass<'_> {
             let before = self.memory.failed.get(object);
             for failure in failures
                 .iter()
-                .filter(|failure| before.is_some_and(|before| before.contains(failure)))
+                .filter(|failure| first || before.is_some_and(|before| before.contains(failure)))
             {
                 now.insert((object.clone(), failure.reason.word()), failure.clone());
             }
         }
-        if !std::mem::replace(&mut self.memory.recalled, true) {
+        if first {
             self.recall(&now);
         }
         let keys: BTreeSet<_> = now.keys().cloned().collect();
