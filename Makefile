@@ -63,8 +63,9 @@ fix: ## Format, apply what clippy can, regenerate the CRDs
 	cargo fmt --all
 	$(MAKE) crds
 
-crds: ## Generate the CRD manifests beside their Rust types
+crds: ## Generate the CRD manifests beside their Rust types, and the chart's copy
 	cargo run --quiet -p taffrail-crds --bin crdgen
+	charts/sync.sh
 
 bench: tools build ## Measure against the null broker and Apache Kafka; PEERS=none, ROUNDS=1 and ROWS=text shorten it
 	cargo build --release --locked -p taffrail-e2e

@@ -109,7 +109,7 @@ pub struct ClusterSpec {
         merge_strategy = ListMerge::Map(vec!["name".into()]),
         validation = Rule::new("self.all(a, self.exists_one(b, b.port == a.port))")
             .message("each listener needs a port of its own")
-            .reason(Reason::FieldValueDuplicate),
+            .reason(Reason::FieldValueInvalid),
     )]
     pub listeners: Vec<Listener>,
 

@@ -299,6 +299,17 @@ fn concern(concern: Concern, refused: &[Refusal], otherwise: &str) -> Finding {
     }
 }
 
+/// What it means that one broker of several keeps the metadata: there were fewer than three when the cluster was made.
+fn lone_voter(observed: &Observed, brokers: usize) -> Option<String> {
+    match observed.voters.as_slice() {
+        [voter] if brokers > 1 => Some(format!(
+            "; broker {voter} alone keeps the metadata: while it is down, clients are served but no leader changes and no \
+             topic is created. A cluster that is made with three or more has three such brokers"
+        )),
+        _ => None,
+    }
+}
+
 fn brokers_ready(
     valid: &Valid,
     observed: &Observed,
@@ -343,7 +354,10 @@ fn brokers_ready(
         Finding::holds(
             type_,
             "AllReady",
-            format!("{ready} of {wanted} brokers serve clients"),
+            format!(
+                "{ready} of {wanted} brokers serve clients{}",
+                lone_voter(observed, wanted).unwrap_or_default()
+            ),
         )
     }
 }
@@ -572,6 +586,22 @@ mod tests {
             Timestamp::UNIX_EPOCH,
         );
         assert_eq!(show(&status.conditions), topic);
+    }
+
+    #[test]
+    fn lone_voter_of_several_brokers_is_told() {
+        for (voters, brokers, told) in [
+            (vec![0], 1, false),
+            (vec![0], 2, true),
+            (vec![0], 5, true),
+            (vec![0, 1, 2], 5, false),
+        ] {
+            let world = Observed {
+                voters,
+                ..Observed::default()
+            };
+            assert_eq!(lone_voter(&world, brokers).is_some(), told);
+        }
     }
 
     const CLUSTER_READY: &str = "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=True/AllInSync \

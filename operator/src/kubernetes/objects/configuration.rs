@@ -22,8 +22,9 @@ pub(super) const DATA: &str = "/var/lib/taffrail";
 /// What stays of the grace period for everything but handing over.
 const EXIT_MS: i64 = 10_000;
 
-/// Grace period where the spec says nothing, in seconds.
-const GRACE_S: i64 = 120;
+/// Grace period where the spec says nothing, in seconds. A namespace that is deleted is looked at again only after half of
+/// it, so a longer one holds up everything else in there.
+const GRACE_S: i64 = 60;
 
 /// The ConfigMap that new pods are to use.
 pub fn config_map(blueprint: &Blueprint<'_>) -> ConfigMap {

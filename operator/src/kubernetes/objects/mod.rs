@@ -97,19 +97,6 @@ pub fn name_clash(blueprint: &Blueprint<'_>) -> Option<String> {
     service::name_clash(blueprint)
 }
 
-/// What it means for the cluster that its voters were fixed when it was smaller, as a sentence for a condition; none
-/// where three brokers vote, or where there are fewer than three.
-pub fn few_voters(blueprint: &Blueprint<'_>) -> Option<String> {
-    match blueprint.voters {
-        [voter] if blueprint.spec.brokers >= 3 => Some(format!(
-            "broker {voter} alone keeps the cluster's metadata, because the cluster was made with fewer than three \
-             brokers: while it is down, clients are served but no leader changes and no topic is created. A new cluster \
-             of three or more has three such brokers"
-        )),
-        _ => None,
-    }
-}
-
 impl<'a> Blueprint<'a> {
     /// The names of the objects.
     pub fn names(&self) -> Names<'a> {
