@@ -32,6 +32,9 @@ pub struct ObservedBroker {
     pub outdated: Vec<String>,
     /// Whether it says that it serves clients.
     pub ready: bool,
+    /// Whether nothing of it serves, as far as anyone can tell: stopping it costs nothing. One that merely did not
+    /// answer in time is neither ready nor down.
+    pub down: bool,
     /// Whether it says that it may be stopped without a partition losing its last spare replica; none if it did not
     /// say.
     pub safe_to_stop: Option<bool>,

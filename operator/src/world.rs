@@ -41,6 +41,7 @@ pub(crate) fn apply(valid: &Valid, plan: &Plan, world: &mut Observed) {
                     volumes: valid.cluster.volumes.clone(),
                     outdated: Vec::new(),
                     ready: true,
+                    down: false,
                     safe_to_stop: Some(true),
                 };
                 world.brokers.insert(broker, state);

@@ -119,6 +119,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
             volumes: with.map(|with| with.volumes.clone()).unwrap_or_default(),
             outdated: Vec::new(),
             ready: health.ready,
+            down: !health.ready,
             safe_to_stop: health.safe_to_stop,
         };
         (broker, observed)

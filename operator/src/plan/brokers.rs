@@ -128,36 +128,41 @@ fn update(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {
         }
     }
     // A broker that is down already costs nothing to restart; of the others one at a time, once all serve.
-    let down = changed.iter().position(|(_, broker, _)| !broker.ready);
-    let Some((id, broker, reasons)) = (match down {
-        Some(position) => changed.get(position),
-        None => changed.first(),
-    }) else {
+    let down = changed.iter().find(|(_, broker, _)| broker.down);
+    let Some((id, broker, reasons)) = down.or(changed.first()) else {
         return;
     };
-    let starting = observed
-        .brokers
-        .iter()
-        .find(|(other, state)| *other != id && !state.ready)
-        .map(|(other, _)| *other);
-    if broker.ready
-        && let Some(other) = starting
-    {
-        plan.cluster.push(Refusal::new(
+    match why_not_now(*id, broker, observed) {
+        Some(message) => plan.cluster.push(Refusal::new(
             Concern::BrokersReady,
             Reason::NotSafeToStop,
-            format!("broker {id} waits for its restart until broker {other} serves"),
-        ));
-    } else if broker.ready && broker.safe_to_stop == Some(false) && cluster.brokers > 1 {
-        plan.cluster.push(Refusal::new(
-            Concern::BrokersReady,
-            Reason::NotSafeToStop,
-            format!(
-                "broker {id} waits for its restart until its partitions have enough other replicas in sync"
-            ),
-        ));
+            message,
+        )),
+        None => plan.step(Step::UpdateBroker { broker: *id }, reasons.join(", ")),
+    }
+}
+
+/// What a restart has to wait for. Only a broker that says itself that it may be stopped is stopped, unless it is down or
+/// alone.
+fn why_not_now(id: i32, broker: &ObservedBroker, observed: &Observed) -> Option<String> {
+    if broker.down {
+        return None;
+    }
+    let mut others = observed.brokers.iter().filter(|(other, _)| **other != id);
+    if let Some((other, _)) = others.find(|(_, state)| !state.ready) {
+        Some(format!(
+            "broker {id} waits for its restart until broker {other} serves"
+        ))
+    } else if !broker.ready {
+        Some(format!(
+            "broker {id} waits for its restart until it serves, or is known to be down"
+        ))
+    } else if broker.safe_to_stop != Some(true) && observed.brokers.len() > 1 {
+        Some(format!(
+            "broker {id} waits for its restart until its partitions have enough other replicas in sync"
+        ))
     } else {
-        plan.step(Step::UpdateBroker { broker: *id }, reasons.join(", "));
+        None
     }
 }
 

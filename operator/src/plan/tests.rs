@@ -209,8 +209,25 @@ fn changed_broker_config_restarts_one_at_a_time() {
         broker.safe_to_stop = Some(false);
     }
     check("broker_config_not_safe", &text, &world);
-    world.brokers.get_mut(&2).expect("made").ready = false;
+    let broker = world.brokers.get_mut(&2).expect("made");
+    broker.ready = false;
+    check("broker_config_other_unanswered", &text, &world);
+    let broker = world.brokers.get_mut(&2).expect("made");
+    broker.down = true;
     check("broker_config_one_down", &text, &world);
+}
+
+#[test]
+fn broker_is_restarted_only_if_it_says_that_it_may_be() {
+    let text = cluster("  brokers: 3\n  config: {num.partitions: 4}");
+    for (safe_to_stop, restarted) in [(Some(true), true), (Some(false), false), (None, false)] {
+        let mut world = world_of(&cluster(THREE));
+        for broker in world.brokers.values_mut() {
+            broker.safe_to_stop = safe_to_stop;
+        }
+        let steps = plan(&valid(&text), &world).steps;
+        assert_eq!(!steps.is_empty(), restarted, "{safe_to_stop:?}: {steps:?}");
+    }
 }
 
 #[test]

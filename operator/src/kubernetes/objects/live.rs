@@ -99,13 +99,26 @@ fn observed_pod(
         }
     }));
     let leaves = pod.metadata.deletion_timestamp.is_some();
+    let kubelet_ready = is_ready(pod);
     ObservedBroker {
         config,
         volumes: pod_volumes(pod),
         outdated,
-        ready: health.ready && !leaves,
+        // The kubelet looks less often than the operator; Services follow the kubelet, so both must have seen it.
+        ready: health.ready && kubelet_ready && !leaves,
+        down: leaves || !(health.ready || kubelet_ready),
         safe_to_stop: health.safe_to_stop,
     }
+}
+
+/// Whether the kubelet calls the pod ready.
+fn is_ready(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let mut conditions = status
+        .and_then(|status| status.conditions.as_ref())
+        .into_iter()
+        .flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// A pod that its controller has still to make, from the template that is wanted.

@@ -140,6 +140,7 @@ fn pod(objects: &Objects, broker: i32) -> Pod {
     let mut pod = serde_json::to_value(&spec.template).expect("JSON");
     pod["metadata"]["name"] = json!(format!("demo-broker-{broker}"));
     pod["spec"]["dnsPolicy"] = json!("ClusterFirst");
+    pod["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     pod["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
     let volumes = pod["spec"]["volumes"].as_array_mut().expect("volumes");
     for claim in spec.volume_claim_templates.iter().flatten() {
@@ -287,4 +288,38 @@ fn pods_tell_what_they_were_started_with() {
         observe(&BTreeMap::new())[&0].outdated,
         ["the configuration that it was started with is gone"]
     );
+}
+
+#[test]
+fn broker_is_ready_if_both_say_so_and_down_if_neither_does() {
+    let objects = Given::new(MINIMAL).objects();
+    for (kubelet, answers, leaves, ready, down) in [
+        ("True", true, false, true, false),
+        ("False", true, false, false, false),
+        ("True", false, false, false, false),
+        ("False", false, false, false, true),
+        ("True", true, true, false, true),
+    ] {
+        let mut pod = serde_json::to_value(pod(&objects, 0)).expect("JSON");
+        pod["status"]["conditions"][0]["status"] = json!(kubelet);
+        if leaves {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        let health = Health {
+            ready: answers,
+            ..Health::default()
+        };
+        let brokers = observed_brokers(
+            Some(&objects.stateful_set),
+            &[serde_json::from_value(pod).expect("a pod")],
+            &config_maps(&objects),
+            &BTreeMap::from([(0, health)]),
+            &objects,
+        );
+        assert_eq!(
+            (brokers[&0].ready, brokers[&0].down),
+            (ready, down),
+            "{kubelet} {answers} {leaves}"
+        );
+    }
 }

@@ -76,6 +76,7 @@ impl Session {
             volumes: cluster.volumes.clone(),
             outdated: Vec::new(),
             ready: false,
+            down: true,
             safe_to_stop: None,
         };
         self.started_with.insert(broker, with);

@@ -367,6 +367,7 @@ impl Session {
             let health = self.health.get(&id).copied().unwrap_or_default();
             let broker = ObservedBroker {
                 ready: health.ready,
+                down: !health.ready,
                 safe_to_stop: health.safe_to_stop,
                 ..with.clone()
             };
