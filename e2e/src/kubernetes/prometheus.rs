@@ -3,11 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kubernetes::command::{kubectl, text};
 use crate::kubernetes::outside::{outside, run_outside};
 use crate::process::{Process, tail};
 use crate::wait::wait_for_every;
@@ -16,8 +15,6 @@ use crate::wait::wait_for_every;
 const ADDRESS: &str = "127.0.0.1:19090";
 /// The longest that it may live, also when nobody is left to stop it.
 const LIFE_SECONDS: &str = "300";
-/// How README's configuration finds its targets.
-const DISCOVERY: &str = "[{role: endpoints}]";
 /// For its first scrapes.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Between two questions.
@@ -31,28 +28,42 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one with a configuration as README shows it, which then looks into these namespaces only, and twice a second.
-    pub fn start(scrape_configs: &str, namespaces: &[&str]) -> Result<Self> {
+    /// Starts one that scrapes the port `metrics` of these Services, each a name and a namespace, twice a second.
+    ///
+    /// Debian's Prometheus is built without Kubernetes' discovery, so it finds them by their DNS records: a headless Service has one
+    /// for each pod. What README's relabeling takes from discovery, the labels `namespace` and `pod`, it takes from the names.
+    pub fn start(services: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("taffrail-prometheus-")
             .tempdir()?;
         let path = |name: &str| folder.path().join(name).display().to_string();
-        fs::write(path("kubeconfig"), kubeconfig()?.to_string())?;
-        // It runs outside, so it is told where the API server is; in the cluster it knows.
-        let where_to_look = format!(
-            "[{{role: endpoints, kubeconfig_file: {}, namespaces: {{names: [{}]}}}}]",
-            path("kubeconfig"),
-            namespaces.join(", ")
-        );
-        ensure!(
-            scrape_configs.contains(DISCOVERY),
-            "this configuration does not look for targets by {DISCOVERY}:\n{scrape_configs}"
-        );
-        let config = scrape_configs.replace(DISCOVERY, &where_to_look);
-        fs::write(
-            path("prometheus.yml"),
-            format!("global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n{config}"),
-        )?;
+        let records: Vec<String> = services
+            .iter()
+            .map(|(service, namespace)| {
+                format!("_metrics._tcp.{service}.{namespace}.svc.cluster.local")
+            })
+            .collect();
+        let from_name = |regex: &str, label: &str| {
+            json!({
+                "source_labels": ["__address__"],
+                "regex": regex,
+                "target_label": label,
+                "replacement": "$1",
+            })
+        };
+        let config = json!({
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+            "scrape_configs": [{
+                "job_name": "taffrail",
+                "dns_sd_configs": [{"names": records, "type": "SRV", "refresh_interval": "1s"}],
+                "relabel_configs": [
+                    from_name(r"(?:[^.]+\.){1,2}([^.]+)\.svc\..*", "namespace"),
+                    from_name(r"([^.]+)\.[^.]+\.[^.]+\.svc\..*", "pod"),
+                ],
+            }],
+        });
+        // JSON is YAML as well.
+        fs::write(path("prometheus.yml"), config.to_string())?;
         let mut command = outside(&[
             "sh",
             "-c",
@@ -111,42 +122,4 @@ fn ask(query: &str) -> Result<Vec<Value>> {
         Value::Array(series) => Ok(series),
         other => Err(anyhow!("{query} gives {other}")),
     }
-}
-
-/// The kubeconfig in use, with the API server's own address: 127.0.0.1 means another machine where Prometheus runs.
-fn kubeconfig() -> Result<Value> {
-    let view = text(
-        &mut kubectl(&[
-            "config",
-            "view",
-            "--raw",
-            "--flatten",
-            "--minify",
-            "-o",
-            "json",
-        ]),
-        "",
-    )?;
-    let mut config: Value = serde_json::from_str(&view)?;
-    let slice = text(
-        &mut kubectl(&[
-            "-n",
-            "default",
-            "get",
-            "endpointslices",
-            "-l",
-            "kubernetes.io/service-name=kubernetes",
-            "-o",
-            "json",
-        ]),
-        "",
-    )?;
-    let slice: Value = serde_json::from_str(&slice)?;
-    let slice = &slice["items"][0];
-    let address = slice["endpoints"][0]["addresses"][0]
-        .as_str()
-        .context("the API server has no address")?;
-    let port = &slice["ports"][0]["port"];
-    config["clusters"][0]["cluster"]["server"] = json!(format!("https://{address}:{port}"));
-    Ok(config)
 }

@@ -126,8 +126,8 @@ fn roll(
     let mut load = kafka.load("load", 6, RECORD_LIMIT)?;
     load.wait_for_more(2000, READY_LIMIT)?;
     let rolled = AtomicBool::new(false);
-    let most_down = thread::scope(|scope| -> Result<usize> {
-        let watcher = scope.spawn(|| most_down_until(namespace, &rolled));
+    let one_by_one = thread::scope(|scope| -> Result<Result<()>> {
+        let watcher = scope.spawn(|| one_by_one_until(namespace, &rolled));
         let outcome = (|| {
             namespace.apply(manifest)?;
             operator.in_the_middle()?;
@@ -144,19 +144,16 @@ fn roll(
             namespace.wait_ready("cluster/demo", READY_LIMIT)
         })();
         rolled.store(true, Ordering::Relaxed);
-        let most_down = watcher
+        let one_by_one = watcher
             .join()
             .map_err(|_| anyhow!("the watcher panicked"))?;
         outcome?;
-        most_down
+        Ok(one_by_one)
     })?;
     kafka.wait_in_sync("load", 6, BROKERS, READY_LIMIT)?;
     let verdict = load.stop()?;
     println!("rolled under load: {verdict:?}");
-    ensure!(
-        most_down <= 1,
-        "{most_down} pods were down at the same time"
-    );
+    one_by_one?;
     ensure!(
         verdict.first_error.is_none(),
         "a produce failed: {verdict:?}"
@@ -164,19 +161,34 @@ fn roll(
     Ok(())
 }
 
-/// The most brokers that were seen down at the same time.
-fn most_down_until(namespace: &Namespace, done: &AtomicBool) -> Result<usize> {
-    let mut most = 0;
+/// Looks at the pods until `done`; fails with what was seen if more than one was not ready at the same time.
+fn one_by_one_until(namespace: &Namespace, done: &AtomicBool) -> Result<()> {
     while !done.load(Ordering::Relaxed) {
         let pods = namespace.list("pods", "taffrail.io/cluster=demo")?;
         let up = pods.iter().filter(|pod| {
             pod["metadata"]["deletionTimestamp"].is_null()
                 && pod["status"]["containerStatuses"][0]["ready"] == true
         });
-        most = most.max(BROKERS.saturating_sub(up.count()));
+        let seen: Vec<String> = pods
+            .iter()
+            .map(|pod| {
+                let meta = &pod["metadata"];
+                format!(
+                    "{} made {} deleted {}: {}",
+                    meta["name"],
+                    meta["creationTimestamp"],
+                    meta["deletionTimestamp"],
+                    pod["status"]["conditions"]
+                )
+            })
+            .collect();
+        ensure!(
+            up.count() + 1 >= BROKERS,
+            "more than one pod is down: {seen:#?}"
+        );
         thread::sleep(LOOK_EVERY);
     }
-    Ok(most)
+    Ok(())
 }
 
 /// A pod that is deleted comes back, and its replicas catch up.

@@ -23,8 +23,10 @@ fn prometheus_answers_the_queries_of_the_readme() -> Result<()> {
         namespace.wait_ready("cluster/demo", READY_LIMIT)?;
         namespace.wait_ready("topic/orders", READY_LIMIT)?;
         let (kafka, text) = (Kafka::of(namespace, client()?), Text::of(LINES)?);
-        let mut prometheus =
-            Prometheus::start(&scrape_configs()?, &[namespace.name(), operator::NAMESPACE])?;
+        let mut prometheus = Prometheus::start(&[
+            ("demo-brokers", namespace.name()),
+            ("taffrail-metrics", operator::NAMESPACE),
+        ])?;
         let up = |namespace: &str| format!("up{{namespace=\"{namespace}\"}} == 1");
         prometheus.wait_for(&up(namespace.name()), 3)?;
         prometheus.wait_for(&up(operator::NAMESPACE), 1)?;
@@ -50,15 +52,6 @@ fn prometheus_answers_the_queries_of_the_readme() -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// README's configuration of a Prometheus on Kubernetes.
-fn scrape_configs() -> Result<String> {
-    let blocks = blocks("yaml")?;
-    let found = blocks
-        .into_iter()
-        .find(|block| block.contains("kubernetes_sd_configs"));
-    found.context("README shows no configuration for a Prometheus on Kubernetes")
 }
 
 /// The lines of README's blocks of PromQL.
