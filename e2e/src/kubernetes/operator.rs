@@ -71,6 +71,13 @@ pub fn uninstall() -> Result<()> {
     Ok(())
 }
 
+/// Takes away the Lease of an uninstalled operator. Its rights go with the release, so it cannot release the Lease any more, and the
+/// next one waits until it has run out; where nothing was installed before, there is none.
+pub fn forget_lease() -> Result<()> {
+    Namespace::ensure(NAMESPACE)?.kubectl(&["delete", "leases", "--all"])?;
+    Ok(())
+}
+
 /// Its pods that are not being deleted.
 pub fn pods() -> Result<Vec<Value>> {
     let mut pods = Namespace::ensure(NAMESPACE)?.list("pods", SELECTOR)?;

@@ -25,6 +25,7 @@ fn install_is_quick_and_uninstall_leaves_kinds_and_data() -> Result<()> {
         let kafka = Kafka::of(namespace, client()?);
         let text_sent = Text::of(LINES)?;
         operator::uninstall()?;
+        operator::forget_lease()?;
 
         let began = Instant::now();
         operator::install()?;
