@@ -1,6 +1,6 @@
 //! The operator, installed by Helm for the whole cluster.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -85,8 +85,15 @@ pub fn pods() -> Result<Vec<Value>> {
     Ok(pods)
 }
 
+/// While this is held, no test kills the operator: for what is measured and needs one.
+pub fn undisturbed() -> MutexGuard<'static, ()> {
+    static KILLS: Mutex<()> = Mutex::new(());
+    KILLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Kills it without a word, as a node's end would, and takes its pod away, so that a new one starts without the kubelet's back-off.
 pub fn kill() -> Result<()> {
+    let _turn = undisturbed();
     let pods = pods()?;
     ensure!(!pods.is_empty(), "the operator has no pod");
     for pod in pods {
