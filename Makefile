@@ -51,7 +51,7 @@ test: tools build ## Everything up to real processes with real clients; the brok
 
 check: $(CARGO_DENY) helm ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features taffrail-e2e/kubernetes -- -D warnings
 	$(CARGO_DENY) --offline --locked check bans licenses sources
 	cargo run --quiet --locked -p taffrail-crds --bin crdgen -- --check
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
