@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use broker::{Broker, ask, eventually};
 use taffrail_protocol::messages::set_broker_endpoints_request::{BrokerEndpoints, Listener};
-use taffrail_protocol::messages::{DescribeClusterRequest, SetBrokerEndpointsRequest};
+use taffrail_protocol::messages::{
+    DescribeClusterRequest, ListPartitionReassignmentsRequest, SetBrokerEndpointsRequest,
+};
 
 /// Waits until `/readyz` has this status and says this.
 fn wait_until_ready_says(broker: &Broker, status: u16, expected: &str) {
@@ -155,6 +157,12 @@ fn voters_find_each_other_by_name_whenever_they_start() {
     let mut first = start(0);
     // It tries the others' addresses in vain before they are there.
     first.wait_for_line("voter is not reachable");
+    // Without a controller nobody knows what moves, which is not the same as that nothing does.
+    let moves = ListPartitionReassignmentsRequest {
+        timeout_ms: 500,
+        ..ListPartitionReassignmentsRequest::default()
+    };
+    assert_ne!(ask(first.clients, &moves).error_code, 0);
     let others = [start(1), start(2)];
     for broker in others.iter().chain([&first]) {
         wait_until_ready_says(broker, 200, "ready");
@@ -165,4 +173,9 @@ fn voters_find_each_other_by_name_whenever_they_start() {
         (brokers.len() == 3).then_some(brokers)
     });
     assert_eq!(told.iter().map(|broker| broker.broker_id).sum::<i32>(), 3);
+    // Whoever is asked has the controller answer.
+    for broker in others.iter().chain([&first]) {
+        let answer = ask(broker.clients, &moves);
+        assert_eq!((answer.error_code, answer.topics.len()), (0, 0));
+    }
 }

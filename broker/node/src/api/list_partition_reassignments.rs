@@ -1,7 +1,9 @@
-//! ListPartitionReassignments: which partitions are being moved (KIP-455). Answered from the committed image.
+//! ListPartitionReassignments: which partitions are being moved (KIP-455). Only the active controller knows for sure: the
+//! image of any other broker may be behind.
 
 use std::sync::Arc;
 
+use taffrail_core::controller::Decision;
 use taffrail_core::metadata::{Image, Partition, Topic};
 use taffrail_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
 use taffrail_protocol::messages::list_partition_reassignments_response::{
@@ -11,22 +13,51 @@ use taffrail_protocol::messages::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
+use super::topics;
 use crate::broker::Broker;
+use crate::cluster::NotController;
 use crate::cluster::endpoints::ids;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 
-/// Lists the moves of the partitions asked for, of all if none are named.
+/// Asks the active controller.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
-    _context: RequestContext,
+    context: RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    let image = broker.cluster.image();
-    ListPartitionReassignmentsResponse {
-        topics: ongoing(&image, request.topics.as_deref()),
-        ..ListPartitionReassignmentsResponse::default()
+    let deadline = topics::deadline(&broker, request.timeout_ms);
+    match broker
+        .cluster
+        .call_controller(&context, &request, deadline)
+        .await
+    {
+        Ok(answer) => answer,
+        Err(error) => ListPartitionReassignmentsResponse {
+            error_code: error.code().code(),
+            error_message: Some(error.to_string()),
+            ..ListPartitionReassignmentsResponse::default()
+        },
     }
+}
+
+/// What the active controller answers: the moves of the partitions asked for, of all if none are named, once all that
+/// it has decided before is committed.
+pub(crate) async fn decide<E: Env>(
+    broker: Arc<Broker<E>>,
+    request: ListPartitionReassignmentsRequest,
+) -> Result<ListPartitionReassignmentsResponse, NotController> {
+    let topics = broker
+        .cluster
+        .decide(move |controller, _| Decision {
+            records: Vec::new(),
+            reply: ongoing(controller.image(), request.topics.as_deref()),
+        })
+        .await?;
+    Ok(ListPartitionReassignmentsResponse {
+        topics,
+        ..ListPartitionReassignmentsResponse::default()
+    })
 }
 
 fn ongoing(

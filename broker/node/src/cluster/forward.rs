@@ -126,6 +126,15 @@ async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<
             )
             .await
         }
+        ApiKey::ListPartitionReassignments => {
+            run(
+                broker,
+                version,
+                body,
+                api::list_partition_reassignments::decide,
+            )
+            .await
+        }
         ApiKey::DescribeQuorum => {
             run(broker, version, body, |broker, request| {
                 api::describe_quorum::decide(broker, version, request)
