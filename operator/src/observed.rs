@@ -16,6 +16,9 @@ pub struct Observed {
     pub kafka: ObservedKafka,
     /// Topics that the operator looks after, by topic name, as it remembers them.
     pub managed: BTreeMap<String, ManagedTopic>,
+    /// Kafka's ids of the topics that Topic objects were seen to have, by object: a topic of the same name with another
+    /// id is not theirs.
+    pub recorded: BTreeMap<ObjectKey, String>,
     /// Brokers that vote on the cluster's metadata.
     pub voters: Vec<i32>,
 }
@@ -56,10 +59,21 @@ pub enum ObservedKafka {
 }
 
 impl ObservedKafka {
+    /// What a broker answered, if one did.
+    pub fn answered(&self) -> Option<&KafkaWorld> {
+        match self {
+            Self::Absent | Self::Unreachable { .. } => None,
+            Self::Answered(world) => Some(world),
+        }
+    }
+
     /// The world, if it is known. A cluster that never was has an empty one.
     pub fn world(&self) -> Option<KafkaWorld> {
         match self {
-            Self::Absent => Some(KafkaWorld::default()),
+            Self::Absent => Some(KafkaWorld {
+                authoritative: true,
+                ..KafkaWorld::default()
+            }),
             Self::Unreachable { .. } => None,
             Self::Answered(world) => Some(world.clone()),
         }
@@ -69,6 +83,9 @@ impl ObservedKafka {
 /// Brokers, topics and reassignments as one broker answered them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KafkaWorld {
+    /// Whether the active controller answered, which led the quorum before and after. Any other broker may be behind, or
+    /// not know anything yet: that something is missing from its answer is no reason to make or remove it.
+    pub authoritative: bool,
     /// Kafka's cluster id.
     pub cluster_id: Option<String>,
     /// The active controller.
@@ -114,8 +131,8 @@ pub struct ObservedPartition {
     pub replicas: Vec<i32>,
     /// Replicas in sync.
     pub isr: Vec<i32>,
-    /// Whether a reassignment is under way.
-    pub reassigning: bool,
+    /// The replicas that it is being moved to, if it is.
+    pub moves_to: Option<Vec<i32>>,
 }
 
 /// A topic that the operator made or adopted for a Topic object.

@@ -110,6 +110,8 @@ reasons! {
     TooFewBrokers => false,
     /// An older Topic claims the same topic name.
     TopicNameTaken => false,
+    /// Somebody deleted the topic and made another one of its name.
+    TopicReplaced => false,
     /// The update breaks a rule of the schema, so the object before it stays in force.
     UpdateRefused => false,
     /// The volumes of a broker would change in a way that loses data.

@@ -9,12 +9,20 @@ use taffrail_crds::{
 
 use crate::object::ObjectKey;
 use crate::observed::{KafkaWorld, Observed, ObservedKafka, ObservedTopic};
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, replaced};
 use crate::refusal::{Concern, Reason, Refusal};
 use crate::validate::{Valid, ValidTopic};
 
+/// The condition that tells of replicas.
+const IN_SYNC: &str = "InSync";
+
 /// Partitions named in a message.
 const NAMED_MAX: usize = 5;
+
+/// Messages that are joined in one condition. With 512 characters each, as long as any is read by people, a Topic's
+/// four conditions stay within 16 KiB.
+const JOINED_MAX: usize = 5;
+const MESSAGE_CHARS_MAX: usize = 512;
 
 /// Steps that failed in the last pass, by Topic object; those of the Cluster under none.
 pub type Failures = BTreeMap<Option<ObjectKey>, Vec<Refusal>>;
@@ -30,10 +38,7 @@ pub fn cluster_status(
     now: Timestamp,
 ) -> ClusterStatus {
     let cluster = &valid.cluster;
-    let world = match &observed.kafka {
-        ObservedKafka::Answered(world) => Some(world),
-        ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => None,
-    };
+    let world = observed.kafka.answered();
     let ready = observed
         .brokers
         .values()
@@ -52,7 +57,7 @@ pub fn cluster_status(
     findings.push(match &observed.kafka {
         ObservedKafka::Answered(world) => in_sync(world.topics.iter()),
         ObservedKafka::Absent => Finding::unknown("InSync", "there are no brokers yet"),
-        ObservedKafka::Unreachable { why } => Finding::unknown("InSync", why.clone()),
+        ObservedKafka::Unreachable { why } => Finding::unknown("InSync", cut(why)),
     });
     let mut status = ClusterStatus {
         conditions: old.conditions.clone(),
@@ -61,7 +66,10 @@ pub fn cluster_status(
         ready_brokers: saturated(ready),
         controller: world.and_then(|world| world.controller),
         under_replicated_partitions: world.map(under_replicated),
-        cluster_id: world.and_then(|world| world.cluster_id.clone()),
+        // It never changes.
+        cluster_id: world
+            .and_then(|world| world.cluster_id.clone())
+            .or_else(|| old.cluster_id.clone()),
         listeners,
         selector: old.selector.clone(),
     };
@@ -99,10 +107,7 @@ pub fn topic_status(
     old: &TopicStatus,
     now: Timestamp,
 ) -> TopicStatus {
-    let world = match &observed.kafka {
-        ObservedKafka::Answered(world) => Some(world),
-        ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => None,
-    };
+    let world = observed.kafka.answered();
     let existing = world.and_then(|world| world.topics.get(&topic.name));
     let refused = refusals_of(
         plan.topics.get(&topic.key).map_or(&[], Vec::as_slice),
@@ -116,15 +121,20 @@ pub fn topic_status(
         Some(existing) => in_sync([(&topic.name, existing)].into_iter()),
         None => Finding::unknown("InSync", "the topic has not been seen yet"),
     });
-    let mut status = TopicStatus {
-        conditions: old.conditions.clone(),
-        observed_generation: topic.generation,
-        topic_id: existing.map(|topic| topic.topic_id.clone()),
-        topic_name: Some(topic.name.clone()),
-        partitions: existing.map(|topic| saturated(topic.partitions.len())),
-        replication_factor: existing.and_then(replication_factor),
-        preferred_leaders: existing.map(preferred_leaders).unwrap_or_default(),
-    };
+    // Of a topic that nobody can be asked about, or that its controller does not know any more, what was seen last stays:
+    // above all its id, without which another topic of its name would be taken for it.
+    let mut status = old.clone();
+    status.observed_generation = topic.generation;
+    status.topic_name = Some(topic.name.clone());
+    if let (Some(world), Some(existing)) = (world, existing) {
+        status.partitions = Some(saturated(existing.partitions.len()));
+        status.replication_factor = replication_factor(existing);
+        status.preferred_leaders = preferred_leaders(existing);
+        if world.authoritative {
+            let id = replaced(topic, existing, world, observed);
+            status.topic_id = Some(id.unwrap_or(&existing.topic_id).clone());
+        }
+    }
     let summary = summary(&findings, &refused);
     for finding in findings.into_iter().chain([summary]) {
         finding.set(&mut status.conditions, topic.generation, now);
@@ -142,7 +152,7 @@ pub fn refused_status(
     let mut status = TopicStatus {
         conditions: ready_only(&old.conditions),
         observed_generation: generation,
-        ..TopicStatus::default()
+        ..old.clone()
     };
     if let Some(refusal) = refusals.first() {
         Finding {
@@ -208,12 +218,46 @@ fn unseen(generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     conditions
 }
 
-/// Of a Topic that is not reconciled nothing else is known any more.
+/// Of a Topic that is not reconciled no other condition is known any more.
 fn ready_only(conditions: &[Condition]) -> Vec<Condition> {
     let ready = conditions
         .iter()
         .filter(|condition| condition.type_ == Concern::Ready.condition());
     ready.cloned().collect()
+}
+
+/// Whether nothing but the wording of InSync differs. It names replicas, which come and go all the time while brokers
+/// restart.
+pub fn is_reworded(old: &[Condition], new: &[Condition]) -> bool {
+    match (find(old, IN_SYNC), find(new, IN_SYNC)) {
+        (Some(old), Some(new)) => same_word(old, new) && old.message != new.message,
+        _ => false,
+    }
+}
+
+/// Puts the old wording of InSync back, and that of Ready where it repeats it.
+pub fn keep_wording(old: &[Condition], new: &mut [Condition]) {
+    let Some(reworded) = find(new, IN_SYNC).map(|condition| condition.message.clone()) else {
+        return;
+    };
+    for condition in new
+        .iter_mut()
+        .filter(|condition| condition.message == reworded)
+    {
+        if let Some(old) = find(old, &condition.type_)
+            && same_word(old, condition)
+        {
+            condition.message.clone_from(&old.message);
+        }
+    }
+}
+
+fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+fn same_word(one: &Condition, other: &Condition) -> bool {
+    (one.status, &one.reason) == (other.status, &other.reason)
 }
 
 /// Whether an object's conditions say Ready.
@@ -290,12 +334,26 @@ fn concern(concern: Concern, refused: &[Refusal], otherwise: &str) -> Finding {
     match of_concern.first() {
         None => Finding::holds(concern.condition(), "AsSpecified", otherwise),
         Some(first) => {
-            let messages: Vec<&str> = of_concern
-                .iter()
-                .map(|refusal| refusal.message.as_str())
-                .collect();
-            Finding::fails(concern.condition(), first.reason, messages.join("; "))
+            let messages = of_concern.iter().map(|refusal| refusal.message.as_str());
+            Finding::fails(concern.condition(), first.reason, joined(messages))
         }
+    }
+}
+
+/// Messages in one, cut to what people read.
+fn joined<'a>(messages: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = messages.len().saturating_sub(JOINED_MAX);
+    let mut shown: Vec<String> = messages.take(JOINED_MAX).map(cut).collect();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown.join("; ")
+}
+
+fn cut(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        None => message.to_owned(),
+        Some((end, _)) => format!("{}…", &message[..end]),
     }
 }
 
@@ -398,7 +456,7 @@ fn placed(
             if existing
                 .partitions
                 .values()
-                .any(|partition| partition.reassigning) =>
+                .any(|partition| partition.moves_to.is_some()) =>
         {
             Finding::fails(type_, Reason::Progressing, "replicas are being moved")
         }
@@ -429,6 +487,9 @@ fn configured(
     }
     match existing {
         None => Finding::unknown(type_, "the topic has not been seen yet"),
+        Some(existing) if existing.config.is_none() => {
+            Finding::unknown(type_, "the topic's configuration could not be read")
+        }
         Some(_) => refusal,
     }
 }
@@ -548,156 +609,4 @@ fn saturated(number: usize) -> i32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::plan;
-    use crate::world::*;
-
-    /// Conditions of the Cluster and of Topic orders as `Type=Status/Reason`.
-    fn check(text: &str, world: &Observed, cluster: &str, topic: &str) {
-        let valid = valid(text);
-        let plan = plan(&valid, world);
-        let show = |conditions: &[Condition]| {
-            let words = conditions.iter().map(|condition| {
-                format!(
-                    "{}={:?}/{}",
-                    condition.type_, condition.status, condition.reason
-                )
-            });
-            words.collect::<Vec<_>>().join(" ")
-        };
-        let failures = Failures::new();
-        let status = cluster_status(
-            &valid,
-            world,
-            &plan,
-            &failures,
-            Vec::new(),
-            &ClusterStatus::default(),
-            Timestamp::UNIX_EPOCH,
-        );
-        assert_eq!(show(&status.conditions), cluster);
-        let status = topic_status(
-            &valid.topics[0],
-            world,
-            &plan,
-            &failures,
-            &TopicStatus::default(),
-            Timestamp::UNIX_EPOCH,
-        );
-        assert_eq!(show(&status.conditions), topic);
-    }
-
-    #[test]
-    fn lone_voter_of_several_brokers_is_told() {
-        for (voters, brokers, told) in [
-            (vec![0], 1, false),
-            (vec![0], 2, true),
-            (vec![0], 5, true),
-            (vec![0, 1, 2], 5, false),
-        ] {
-            let world = Observed {
-                voters,
-                ..Observed::default()
-            };
-            assert_eq!(lone_voter(&world, brokers).is_some(), told);
-        }
-    }
-
-    const CLUSTER_READY: &str = "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=True/AllInSync \
-                                 Paused=False/NotPaused Ready=True/AsSpecified";
-    const TOPIC_READY: &str = "Placed=True/AsSpecified Configured=True/AsSpecified InSync=True/AllInSync Ready=True/AsSpecified";
-
-    #[test]
-    fn converged_world_is_ready() {
-        check(&demo(), &world_of(&demo()), CLUSTER_READY, TOPIC_READY);
-    }
-
-    #[test]
-    fn nothing_is_known_at_the_start() {
-        check(
-            &demo(),
-            &Observed::default(),
-            "BrokersReady=False/Progressing Configured=True/AsSpecified InSync=Unknown/NotObserved Paused=False/NotPaused \
-             Ready=False/Progressing",
-            "Placed=False/Progressing Configured=Unknown/NotObserved InSync=Unknown/NotObserved \
-             Ready=False/Progressing",
-        );
-    }
-
-    #[test]
-    fn each_concern_fails_alone() {
-        let mut world = world_of(&demo());
-        let orders = kafka(&mut world).topics.get_mut("orders").expect("made");
-        orders.partitions.get_mut(&1).expect("made").isr.pop();
-        check(
-            &demo(),
-            &world,
-            "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=False/UnderReplicated \
-             Paused=False/NotPaused Ready=False/UnderReplicated",
-            "Placed=True/AsSpecified Configured=True/AsSpecified InSync=False/UnderReplicated \
-             Ready=False/UnderReplicated",
-        );
-        let wrong = cluster(THREE) + &topic("orders", &ORDERS.replace("retention.ms", "retention"));
-        check(
-            &wrong,
-            &world_of(&demo()),
-            CLUSTER_READY,
-            "Placed=True/AsSpecified Configured=False/InvalidConfig InSync=True/AllInSync Ready=False/InvalidConfig",
-        );
-        let fewer =
-            cluster(THREE) + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 1"));
-        check(
-            &fewer,
-            &world_of(&demo()),
-            CLUSTER_READY,
-            "Placed=False/FewerPartitions Configured=True/AsSpecified InSync=True/AllInSync \
-             Ready=False/FewerPartitions",
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_seen_is_unknown_or_says_why() {
-        let mut world = world_of(&demo());
-        world.kafka = ObservedKafka::Unreachable {
-            why: "no broker answers".to_owned(),
-        };
-        check(
-            &demo(),
-            &world,
-            "BrokersReady=True/AllReady Configured=True/AsSpecified InSync=Unknown/NotObserved Paused=False/NotPaused \
-             Ready=Unknown/NotObserved",
-            "Placed=False/BrokersUnreachable Configured=Unknown/NotObserved InSync=Unknown/NotObserved \
-             Ready=False/BrokersUnreachable",
-        );
-    }
-
-    #[test]
-    fn observed_numbers_are_those_of_the_world() {
-        let valid = valid(&demo());
-        let mut world = world_of(&demo());
-        let partitions = &mut kafka(&mut world)
-            .topics
-            .get_mut("orders")
-            .expect("made")
-            .partitions;
-        partitions.remove(&4);
-        let plan = plan(&valid, &world);
-        let old = TopicStatus::default();
-        let status = topic_status(
-            &valid.topics[0],
-            &world,
-            &plan,
-            &Failures::new(),
-            &old,
-            Timestamp::UNIX_EPOCH,
-        );
-        assert_eq!(
-            (status.partitions, status.replication_factor),
-            (Some(4), Some(3))
-        );
-        assert_eq!(status.topic_id.as_deref(), Some("id-of-orders"));
-        let leaders: i32 = status.preferred_leaders.values().sum();
-        assert_eq!(leaders, 4);
-    }
-}
+mod tests;

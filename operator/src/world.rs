@@ -142,7 +142,7 @@ pub(crate) fn partitions(
                 leader: replicas.first().copied(),
                 isr: replicas.clone(),
                 replicas,
-                reassigning: false,
+                moves_to: None,
             };
             (index, partition)
         })

@@ -25,15 +25,16 @@ use crate::plan::Step;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 
-/// Carries out a topic step. Steps that concern brokers, or only the operator's memory, do nothing here.
-pub async fn apply_step(admin: &mut Admin, step: &Step) -> Result<(), AdminError> {
-    match step {
+/// Carries out a topic step; gives the id of the topic that it made, if it made one. Steps that concern brokers, or only
+/// the operator's memory, do nothing here.
+pub async fn apply_step(admin: &mut Admin, step: &Step) -> Result<Option<String>, AdminError> {
+    let done = match step {
         Step::CreateTopic {
             name,
             assignments,
             config,
             ..
-        } => create_topic(admin, name, assignments, config).await,
+        } => return create_topic(admin, name, assignments, config).await,
         Step::AddPartitions {
             name,
             existing,
@@ -42,12 +43,13 @@ pub async fn apply_step(admin: &mut Admin, step: &Step) -> Result<(), AdminError
         } => add_partitions(admin, name, *existing, assignments).await,
         Step::AlterTopicConfig { name, changes, .. } => alter_config(admin, name, changes).await,
         Step::Reassign { name, moves, .. } => reassign(admin, name, moves).await,
-        Step::DeleteTopic { name, topic_id, .. } => delete_topic(admin, name, topic_id).await,
+        Step::DeleteTopic { topic_id, .. } => delete_topic(admin, topic_id).await,
         Step::ReleaseTopic { .. }
         | Step::CreateBroker { .. }
         | Step::UpdateBroker { .. }
         | Step::RemoveBroker { .. } => Ok(()),
-    }
+    };
+    done.map(|()| None)
 }
 
 async fn create_topic(
@@ -55,7 +57,7 @@ async fn create_topic(
     name: &str,
     assignments: &[Vec<i32>],
     config: &BTreeMap<String, String>,
-) -> Result<(), AdminError> {
+) -> Result<Option<String>, AdminError> {
     let assignments =
         (0..)
             .zip(assignments)
@@ -80,10 +82,12 @@ async fn create_topic(
         validate_only: false,
     };
     let response = admin.call(&request).await?;
+    let mut made = None;
     for topic in response.topics {
         refused(topic.error_code, topic.error_message.as_deref())?;
+        made = Some(topic.topic_id).filter(|id| *id != Uuid::ZERO);
     }
-    Ok(())
+    Ok(made.map(|id| id.to_string()))
 }
 
 async fn add_partitions(
@@ -170,17 +174,11 @@ async fn reassign(
     Ok(())
 }
 
-async fn delete_topic(admin: &mut Admin, name: &str, topic_id: &str) -> Result<(), AdminError> {
-    // By id: should the name belong to another topic by now, that one stays.
-    let state = match topic_id.parse::<Uuid>() {
-        Ok(topic_id) => DeleteTopicState {
-            name: None,
-            topic_id,
-        },
-        Err(_) => DeleteTopicState {
-            name: Some(name.to_owned()),
-            topic_id: Uuid::ZERO,
-        },
+/// By id alone: should the name belong to another topic by now, that one stays.
+async fn delete_topic(admin: &mut Admin, topic_id: &str) -> Result<(), AdminError> {
+    let state = DeleteTopicState {
+        name: None,
+        topic_id: parsed(topic_id)?,
     };
     let request = DeleteTopicsRequest {
         topics: vec![state],
@@ -199,4 +197,29 @@ async fn delete_topic(admin: &mut Admin, name: &str, topic_id: &str) -> Result<(
         refused(topic.error_code, topic.error_message.as_deref())?;
     }
     Ok(())
+}
+
+fn parsed(topic_id: &str) -> Result<Uuid, AdminError> {
+    let parsed = topic_id.parse::<Uuid>().ok();
+    parsed
+        .filter(|id| *id != Uuid::ZERO)
+        .ok_or_else(|| AdminError::NoTopicId(topic_id.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_deleted_by_id_alone() {
+        for (topic_id, accepted) in [
+            ("AAAAAAAAAAAAAAAAAAAAAQ", true),
+            // Kafka's word for "no id": the request would go by name.
+            ("AAAAAAAAAAAAAAAAAAAAAA", false),
+            ("", false),
+            ("orders", false),
+        ] {
+            assert_eq!(parsed(topic_id).is_ok(), accepted, "{topic_id:?}");
+        }
+    }
 }

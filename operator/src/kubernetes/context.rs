@@ -43,6 +43,8 @@ pub(super) struct Memory {
     pub(super) untold: bool,
     /// When status.underReplicatedPartitions was last changed.
     pub(super) counted: Option<Instant>,
+    /// When the wording of InSync was last changed, by object.
+    pub(super) worded: BTreeMap<Option<ObjectKey>, Instant>,
     /// Whether the status was read once to learn what was told before this operator began.
     pub(super) recalled: bool,
 }
@@ -56,6 +58,7 @@ impl Default for Memory {
             failed: BTreeMap::new(),
             untold: false,
             counted: None,
+            worded: BTreeMap::new(),
             recalled: false,
         }
     }

@@ -128,6 +128,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
         brokers: brokers.collect(),
         kafka,
         managed: memory.managed.clone(),
+        recorded: BTreeMap::new(),
         voters: memory.voters.clone(),
     })
 }

@@ -59,16 +59,27 @@ fn remove(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {
             ));
             return;
         }
-        let Some(world) = observed.kafka.world() else {
+        let world = observed.kafka.world();
+        let Some(world) = world.filter(|world| world.authoritative) else {
             plan.cluster.push(Refusal::new(
                 Concern::BrokersReady,
                 Reason::BrokersUnreachable,
                 format!(
-                    "broker {broker} is to go, but no broker can say whether it still holds replicas"
+                    "broker {broker} is to go, but the active controller cannot be asked whether it still holds replicas"
                 ),
             ));
             return;
         };
+        if !is_accounted_for(cluster, observed, &world, broker) {
+            plan.cluster.push(Refusal::new(
+                Concern::BrokersReady,
+                Reason::BrokersStarting,
+                format!(
+                    "broker {broker} is to go, but has not registered, so that nobody knows what it holds"
+                ),
+            ));
+            return;
+        }
         let held = partitions_on(&world, broker);
         if held.is_empty() {
             plan.step(
@@ -93,6 +104,22 @@ fn remove(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {
             return;
         }
     }
+}
+
+/// Whether the brokers' word about a surplus broker is about the one that is there. Metadata that does not know it has
+/// forgotten it, unless it never came up: then it knows all that should stay, and nothing of the surplus one runs.
+fn is_accounted_for(
+    cluster: &ValidCluster,
+    observed: &Observed,
+    world: &KafkaWorld,
+    broker: i32,
+) -> bool {
+    let down = observed
+        .brokers
+        .get(&broker)
+        .is_some_and(|broker| broker.down);
+    let all_others = (0..cluster.brokers).all(|id| world.brokers.contains_key(&id));
+    world.brokers.contains_key(&broker) || (down && all_others)
 }
 
 fn update(cluster: &ValidCluster, observed: &Observed, plan: &mut Plan) {

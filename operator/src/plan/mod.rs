@@ -22,6 +22,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::validate::Valid;
 
 pub use show::show;
+pub(crate) use topics::replaced;
 
 /// Partitions that may be moving between brokers at a time: each copies a whole replica, and copying competes with
 /// clients for disks. With 16 and replicas of 10 GiB at most 160 GiB are under way.

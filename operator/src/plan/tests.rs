@@ -7,8 +7,9 @@ use std::{env, fs};
 use proptest::prelude::*;
 use taffrail_crds::DeletionPolicy;
 
-use super::{plan, show};
+use super::{Step, plan, show};
 use crate::observed::*;
+use crate::refusal::Reason;
 use crate::world::*;
 
 /// Compares with `golden/<name>.txt`; `UPDATE_GOLDEN=1` writes it instead.
@@ -76,6 +77,84 @@ fn nothing_is_decided_about_topics_while_no_broker_answers() {
     check("unreachable_with_topic", &demo(), &world);
 }
 
+/// Only the active controller knows what is not there: of any other broker's word nothing is made or removed.
+#[test]
+fn hearsay_makes_and_removes_nothing() {
+    let orders = topic("orders", "partitions: 1, replicationFactor: 1");
+    let gone = topic(
+        "gone",
+        "partitions: 1, replicationFactor: 1, deletionPolicy: Delete",
+    );
+    let mut world = world_of(&(cluster("  brokers: 5") + &orders + &gone));
+    let text = cluster("  brokers: 3") + &orders;
+    let topics = std::mem::take(&mut kafka(&mut world).topics);
+    for (authoritative, topics, expected) in [
+        (true, BTreeMap::new(), 4),
+        (false, BTreeMap::new(), 0),
+        // A topic that is there goes only by the controller's word too.
+        (
+            false,
+            BTreeMap::from([("gone".to_owned(), topics["gone"].clone())]),
+            0,
+        ),
+    ] {
+        kafka(&mut world).authoritative = authoritative;
+        kafka(&mut world).topics = topics;
+        let steps = plan(&valid(&text), &world).steps;
+        assert_eq!(steps.len(), expected, "{authoritative}: {steps:?}");
+    }
+}
+
+#[test]
+fn broker_that_metadata_has_forgotten_is_not_removed() {
+    for (down, forgotten, removed) in [
+        (false, vec![], true),
+        (true, vec![], true),
+        (false, vec![3], false),
+        // It never came up.
+        (true, vec![3], true),
+        // As after all voters lost their disks.
+        (true, vec![2, 3], false),
+    ] {
+        let mut world = world_of(&cluster("  brokers: 4"));
+        world.brokers.get_mut(&3).expect("made").down = down;
+        for broker in &forgotten {
+            kafka(&mut world).brokers.remove(broker);
+        }
+        let steps = plan(&valid(&cluster("  brokers: 3")), &world).steps;
+        assert_eq!(
+            !steps.is_empty(),
+            removed,
+            "{down} {forgotten:?}: {steps:?}"
+        );
+    }
+}
+
+#[test]
+fn topic_that_somebody_put_in_place_of_ours_is_told() {
+    for (policy, recorded, told) in [
+        ("Delete", Some("id-of-orders"), false),
+        ("Delete", Some("of-the-topic-before"), true),
+        ("Delete", None, false),
+        ("Retain", Some("of-the-topic-before"), false),
+    ] {
+        let text =
+            cluster(THREE) + &topic("orders", &format!("{ORDERS}, deletionPolicy: {policy}"));
+        let mut world = world_of(&text);
+        let valid = valid(&text);
+        let key = valid.topics[0].key.clone();
+        world.recorded = recorded
+            .map(|id| (key, id.to_owned()))
+            .into_iter()
+            .collect();
+        let plan = plan(&valid, &world);
+        let reasons: Vec<Reason> = plan.refusals().map(|refusal| refusal.reason).collect();
+        let expected: &[Reason] = if told { &[Reason::TopicReplaced] } else { &[] };
+        assert_eq!(reasons, expected, "{policy} {recorded:?}");
+        assert!(plan.steps.is_empty(), "it is as it should be");
+    }
+}
+
 #[test]
 fn partitions_grow_by_the_rotation_of_the_first() {
     let more = cluster(THREE) + &topic("orders", &ORDERS.replace("partitions: 5", "partitions: 8"));
@@ -102,6 +181,28 @@ fn replication_factor_changes_by_moves() {
     let one = cluster(THREE) + &topic("orders", &ORDERS.replace("Factor: 3", "Factor: 1"));
     check("fewer_replicas", &one, &world_of(&demo()));
     check("more_replicas", &demo(), &world_of(&one));
+}
+
+/// A move that is under way, and the one that takes its place.
+#[test]
+fn move_to_a_factor_that_nobody_wants_is_replaced() {
+    for (moves_to, expected) in [
+        // Somebody moves it elsewhere at the wanted factor: left to them.
+        (vec![1, 2, 0], None),
+        (vec![0], Some(vec![0, 1, 2])),
+    ] {
+        let mut world = world_of(&demo());
+        let orders = kafka(&mut world).topics.get_mut("orders").expect("made");
+        let partition = orders.partitions.get_mut(&0).expect("made");
+        partition.replicas = vec![0, 1, 2];
+        partition.moves_to = Some(moves_to.clone());
+        let steps = plan(&valid(&demo()), &world).steps;
+        let moves = steps.into_iter().find_map(|planned| match planned.step {
+            Step::Reassign { moves, .. } => moves.get(&0).cloned(),
+            _ => None,
+        });
+        assert_eq!(moves, expected, "{moves_to:?}");
+    }
 }
 
 #[test]

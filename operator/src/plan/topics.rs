@@ -15,18 +15,17 @@ use crate::refusal::{Concern, Reason, Refusal};
 use crate::validate::{Valid, ValidTopic};
 
 pub(super) fn plan(valid: &Valid, observed: &Observed, plan: &mut Plan) {
-    let world = match &observed.kafka {
-        ObservedKafka::Absent => KafkaWorld::default(),
-        ObservedKafka::Answered(world) => world.clone(),
-        ObservedKafka::Unreachable { why } => {
-            for topic in &valid.topics {
-                plan.refuse_topic(
-                    &topic.key,
-                    Refusal::new(Concern::Placed, Reason::BrokersUnreachable, why.clone()),
-                );
-            }
-            return;
+    let Some(world) = observed.kafka.world() else {
+        // Why is told of the Cluster: it changes from look to look, and Topics may be many.
+        for topic in &valid.topics {
+            let refusal = Refusal::new(
+                Concern::Placed,
+                Reason::BrokersUnreachable,
+                "no broker can be asked; the Cluster says why",
+            );
+            plan.refuse_topic(&topic.key, refusal);
         }
+        return;
     };
     let mut topics = Topics {
         ring: Ring::of(valid, observed, &world),
@@ -36,8 +35,28 @@ pub(super) fn plan(valid: &Valid, observed: &Observed, plan: &mut Plan) {
     };
     for topic in &valid.topics {
         match world.topics.get(&topic.name) {
+            None if !world.authoritative => topics.refuse_once(
+                topic,
+                Reason::BrokersUnreachable,
+                "the active controller cannot be asked whether the topic exists".to_owned(),
+            ),
             None => topics.create(topic),
             Some(existing) => {
+                if let Some(recorded) = replaced(topic, existing, &world, observed) {
+                    topics.plan.refuse_topic(
+                        &topic.key,
+                        Refusal::new(
+                            Concern::Ready,
+                            Reason::TopicReplaced,
+                            format!(
+                                "topic {} has id {} and was made by somebody else, after topic {recorded} of this Topic was \
+                                 deleted; it stays when this Topic goes. To take it over, set spec.deletionPolicy to Retain \
+                                 and then back",
+                                topic.name, existing.topic_id
+                            ),
+                        ),
+                    );
+                }
                 // Partitions, replicas and configuration do not wait for each other.
                 topics.grow(topic, existing);
                 topics.change_factor(topic, existing);
@@ -45,7 +64,24 @@ pub(super) fn plan(valid: &Valid, observed: &Observed, plan: &mut Plan) {
             }
         }
     }
-    topics.let_go(valid, observed, &world);
+    if world.authoritative {
+        topics.let_go(valid, observed, &world);
+    }
+}
+
+/// The id of the topic that a Topic had, if somebody has put another in its place. With Retain it does not matter which
+/// of both it is; with Delete the other one's records would go with the Topic.
+pub(crate) fn replaced<'a>(
+    topic: &ValidTopic,
+    existing: &ObservedTopic,
+    world: &KafkaWorld,
+    observed: &'a Observed,
+) -> Option<&'a String> {
+    let recorded = observed.recorded.get(&topic.key)?;
+    let replaced = world.authoritative
+        && topic.deletion_policy == DeletionPolicy::Delete
+        && *recorded != existing.topic_id;
+    replaced.then_some(recorded)
 }
 
 /// Where replicas may be placed.
@@ -174,22 +210,28 @@ impl Topics<'_> {
 
     fn change_factor(&mut self, topic: &ValidTopic, existing: &ObservedTopic) {
         let wanted = topic.replication_factor;
-        let differing = existing
-            .partitions
-            .iter()
-            .filter(|(_, partition)| partition.replicas.len() != wanted && !partition.reassigning);
+        // A move that is under way is let be, unless it leads to a factor that nobody wants any more.
+        let differing = existing.partitions.iter().filter(|(_, partition)| {
+            partition
+                .moves_to
+                .as_ref()
+                .unwrap_or(&partition.replicas)
+                .len()
+                != wanted
+        });
         let mut moves = BTreeMap::new();
         let mut waiting = 0;
         for (&index, partition) in differing {
-            let now = &partition.replicas;
             let placed = self.place(topic, |ring| {
                 replicas_for_factor(ring, usize::try_from(index).unwrap_or(0), partition, wanted)
             });
             let Some(replicas) = placed else {
                 return;
             };
-            debug_assert_ne!(&replicas, now);
-            if self.moves_left == 0 {
+            if partition.moves_to.is_some() {
+                // Takes the place of one that counts already.
+                moves.insert(index, replicas);
+            } else if self.moves_left == 0 {
                 waiting += 1;
             } else {
                 self.moves_left -= 1;
@@ -362,6 +404,6 @@ fn moving(world: &KafkaWorld) -> usize {
         .topics
         .values()
         .flat_map(|topic| topic.partitions.values())
-        .filter(|partition| partition.reassigning)
+        .filter(|partition| partition.moves_to.is_some())
         .count()
 }

@@ -8,11 +8,13 @@ mod topics;
 mod trouble;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
+use taffrail_core::config::ConfigMap;
 use taffrail_crds::{Cluster, Topic};
 
 use super::api::Severity;
@@ -23,10 +25,12 @@ use super::endpoints::{self, Live as OutsideLive, Outside};
 use super::finalizer::{self, Change};
 use super::identity::{Identity, Mark, identity};
 use super::news::{self, News};
-use super::objects::{Blueprint, ignored, live_config, name_clash, objects, observed_brokers};
+use super::objects::{
+    Blueprint, ignored, in_live_order, live_config, name_clash, objects, observed_brokers,
+};
 use super::queue::Outcome;
 use super::watch::cluster_of_topic;
-use crate::health::{health_of, kafka_of};
+use crate::health::{Health, health_of, kafka_of, waits_to_be_told};
 use crate::kafka;
 use crate::metrics::PassResult;
 use crate::object::{ObjectKey, derived_cluster_id};
@@ -92,6 +96,7 @@ async fn pass(context: &Context, memory: &mut Memory, key: &ObjectKey) -> (Outco
         cluster,
         topics,
         failures: Failures::new(),
+        created: BTreeMap::new(),
         refusals: Vec::new(),
         news: Vec::new(),
         wrote: false,
@@ -113,6 +118,8 @@ struct Pass<'a> {
     topics: Vec<Arc<Topic>>,
     /// Steps that failed in this pass.
     failures: Failures,
+    /// Ids of topics that this pass made, by Topic.
+    created: BTreeMap<ObjectKey, String>,
     /// What of the Cluster is refused or waits, beside what the plan says.
     refusals: Vec<Refusal>,
     news: Vec<News>,
@@ -124,29 +131,16 @@ impl Pass<'_> {
     async fn reconcile(&mut self) -> Outcome {
         self.first_visit().await;
         let cluster = Arc::clone(&self.cluster);
-        let spec = &cluster.spec;
         let live = Live::of(&self.context.caches, self.key, true);
-        let identity = self.identity(&live);
         let mut valid = self.judge();
-        let mut voters = voters_of_new(spec.brokers);
-        match &identity {
-            Ok(identity) => {
-                valid.cluster.cluster_id.clone_from(&identity.cluster_id);
-                voters.clone_from(&identity.voters);
-            }
-            Err(refusal) => self.refusals.push(refusal.clone()),
-        }
-        // While the configuration is refused, what is in force stays.
-        let in_force = live
-            .stateful_set
-            .as_ref()
-            .and_then(|set| live_config(set, &live.config_maps));
-        let config = valid.cluster.config.clone().ok().or(in_force);
+        let (identified, voters) = self.identify(&live, &mut valid);
+        in_live_order(&mut valid.cluster.volumes, live.stateful_set.as_ref());
+        let config = config_in_force(&valid, &live);
         let image = self.image();
         let config_or_none = config.clone().unwrap_or_default();
         let blueprint = Blueprint {
             cluster: &valid.cluster,
-            spec,
+            spec: &cluster.spec,
             uid: &self.uid.clone(),
             config: &config_or_none,
             voters: &voters,
@@ -154,39 +148,14 @@ impl Pass<'_> {
             image: image.as_deref().unwrap_or_default(),
             image_pull_policy: self.context.image_pull_policy.as_deref(),
         };
-        let wanted = objects(&blueprint);
-
-        let addresses = live.addresses();
-        let health = health_of(&addresses).await;
-        let kafka = if live.stateful_set.is_none() && live.pods.is_empty() && live.claims.is_empty()
-        {
-            ObservedKafka::Absent
-        } else {
-            let configured = topics::configured(&valid);
-            kafka_of(&mut self.memory.admin, &addresses, &health, &configured).await
-        };
-        let world = match &kafka {
-            ObservedKafka::Answered(world) => Some(world),
-            ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => None,
-        };
-        let observed = Observed {
-            brokers: observed_brokers(
-                live.stateful_set.as_ref(),
-                &live.pods,
-                &live.config_maps,
-                &health,
-                &wanted,
-            ),
-            managed: topics::managed(&self.topics, world),
-            kafka: kafka.clone(),
-            voters: voters.clone(),
-        };
+        let (observed, health) = self.observe(&live, &valid, &blueprint).await;
+        let world = observed.kafka.answered();
         let mut plan = plan(&valid, &observed);
         self.pods_in_trouble(&live);
         self.notes_on_spec(&blueprint);
         let outside = self.outside(&blueprint, &live);
 
-        let may_write = identity.is_ok() && !valid.cluster.paused;
+        let may_write = identified && !valid.cluster.paused;
         let brokers_possible =
             may_write && image.is_some() && config.is_some() && name_clash(&blueprint).is_none();
         if !brokers_possible {
@@ -195,18 +164,65 @@ impl Pass<'_> {
         if may_write {
             self.storage_finalizer().await;
             self.topic_finalizers(&valid, &mut plan, world).await;
-            let changed = if brokers_possible {
-                self.brokers(&blueprint, &live, &mut plan).await
-            } else {
-                false
+            let changed = brokers_possible && self.brokers(&blueprint, &live, &mut plan).await;
+            let told = match world {
+                _ if changed => false,
+                Some(_) => self.topic_steps(&plan).await,
+                None => waits_to_be_told(&health),
             };
-            if !changed && world.is_some() {
-                self.topic_steps(&mut plan).await;
+            if told {
                 self.tell_endpoints(&blueprint, &outside).await;
             }
         }
         plan.cluster.append(&mut self.refusals);
         self.report(&valid, &observed, &plan, outside).await
+    }
+
+    /// Whose disks and which voters the Cluster has, and whether that is known.
+    fn identify(&mut self, live: &Live, valid: &mut Valid) -> (bool, Vec<i32>) {
+        match self.identity(live) {
+            Ok(identity) => {
+                valid.cluster.cluster_id = identity.cluster_id;
+                (true, identity.voters)
+            }
+            Err(refusal) => {
+                self.refusals.push(refusal);
+                (false, voters_of_new(self.cluster.spec.brokers))
+            }
+        }
+    }
+
+    /// What there is of brokers and topics, and how the brokers say that they are.
+    async fn observe(
+        &mut self,
+        live: &Live,
+        valid: &Valid,
+        blueprint: &Blueprint<'_>,
+    ) -> (Observed, BTreeMap<i32, Health>) {
+        let addresses = live.addresses();
+        let health = health_of(&addresses).await;
+        let kafka = if live.stateful_set.is_none() && live.pods.is_empty() && live.claims.is_empty()
+        {
+            ObservedKafka::Absent
+        } else {
+            let configured = topics::configured(valid);
+            self.memory.admin.set_cluster(&valid.cluster.cluster_id);
+            kafka_of(&mut self.memory.admin, &addresses, &health, &configured).await
+        };
+        let observed = Observed {
+            brokers: observed_brokers(
+                live.stateful_set.as_ref(),
+                &live.pods,
+                &live.config_maps,
+                &health,
+                &objects(blueprint),
+            ),
+            managed: topics::managed(&self.topics),
+            recorded: topics::recorded(&self.topics),
+            kafka,
+            voters: blueprint.voters.to_vec(),
+        };
+        (observed, health)
     }
 
     /// Says that the objects were seen, before anything that takes time.
@@ -405,21 +421,35 @@ impl Pass<'_> {
         self.refresh_topics();
     }
 
-    async fn topic_steps(&mut self, plan: &mut Plan) {
-        let steps: Vec<PlannedStep> = plan
-            .steps
-            .iter()
-            .filter(|planned| !is_broker_step(&planned.step))
-            .cloned()
-            .collect();
-        for planned in steps {
-            if let Step::ReleaseTopic { .. } = planned.step {
-                // Its finalizer is off already.
+    /// Carries out what concerns topics, until a broker does not answer or the time for it is over: the rest is planned
+    /// again by the next pass, and this one still has to report. Says whether brokers answered.
+    async fn topic_steps(&mut self, plan: &Plan) -> bool {
+        let began = Instant::now();
+        for planned in &plan.steps {
+            if is_broker_step(&planned.step) || matches!(planned.step, Step::ReleaseTopic { .. }) {
+                // Of a released one the finalizer is off already.
                 continue;
             }
-            let result = kafka::apply_step(&mut self.memory.admin, &planned.step).await;
-            self.step_ended(&planned, result.err().map(|error| error.to_string()));
+            if began.elapsed() >= STEPS_TIME_MAX {
+                tracing::info!(cluster = %self.key, "the other topics wait for the next pass");
+                break;
+            }
+            match kafka::apply_step(&mut self.memory.admin, &planned.step).await {
+                Ok(created) => {
+                    if let (Some(topic), Some(id)) = (planned.step.object(), created) {
+                        self.record_created(topic.clone(), id).await;
+                    }
+                    self.step_ended(planned, None);
+                }
+                Err(error) => {
+                    self.step_ended(planned, Some(error.to_string()));
+                    if error.is_connection() {
+                        return false;
+                    }
+                }
+            }
         }
+        true
     }
 
     /// Tells the active controller what it does not know yet, through whichever broker answers.
@@ -507,9 +537,19 @@ impl Pass<'_> {
     }
 }
 
+/// The configuration for brokers that start. While the Cluster's is refused, the one in force stays.
+fn config_in_force(valid: &Valid, live: &Live) -> Option<ConfigMap> {
+    let wanted = valid.cluster.config.as_ref().ok().cloned();
+    wanted.or_else(|| live_config(live.stateful_set.as_ref()?, &live.config_maps))
+}
+
 fn is_broker_step(step: &Step) -> bool {
     step.object().is_none()
 }
+
+/// How long topics are changed in one pass. The step under way may take another 12 s; with the observation (30 s) before
+/// and endpoints (24 s) after, a pass stays within its time limit and reports.
+const STEPS_TIME_MAX: Duration = Duration::from_secs(40);
 
 /// How long a status field that changes all the time stays as it was written.
 const COUNT_EVERY: Duration = Duration::from_secs(60);

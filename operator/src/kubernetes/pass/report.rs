@@ -9,11 +9,11 @@ use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
-use taffrail_crds::{Cluster, ClusterStatus, ConditionStatus, Topic, TopicStatus};
+use taffrail_crds::{Cluster, ClusterStatus, Condition, ConditionStatus, Topic, TopicStatus};
 
 use super::super::api::Severity;
 use super::super::cache::key_of;
-use super::super::context::Context;
+use super::super::context::{Context, Memory};
 use super::super::difference::merge_patch;
 use super::super::endpoints::Outside;
 use super::super::news::{self, News};
@@ -22,12 +22,12 @@ use super::super::queue::Outcome;
 use super::topics::{self, PARALLEL};
 use super::{COUNT_EVERY, Pass};
 use crate::object::ObjectKey;
-use crate::observed::{Observed, ObservedKafka};
+use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::refusal::{Concern, Reason, Refusal};
 use crate::status::{
-    cluster_status, deleting_topic, is_ready, refused_status, topic_status, unseen_cluster,
-    unseen_topic,
+    self, cluster_status, deleting_topic, is_ready, is_reworded, refused_status, topic_status,
+    unseen_cluster, unseen_topic,
 };
 use crate::validate::Valid;
 
@@ -41,6 +41,7 @@ impl Pass<'_> {
     ) -> Outcome {
         let now = Timestamp::now();
         let mut failed = false;
+        self.refresh_topics();
         let old = self.cluster.status.clone().unwrap_or_default();
         let mut status = cluster_status(
             valid,
@@ -53,25 +54,23 @@ impl Pass<'_> {
         );
         status.selector = Some(selector(&self.key.name));
         self.keep_count(&old, &mut status);
+        keep_wording(self.memory, None, &old.conditions, &mut status.conditions);
         failed |= !write_cluster_status(self.context, &self.cluster, &status).await;
 
         let mut statuses = BTreeMap::new();
-        let world = match &observed.kafka {
-            ObservedKafka::Answered(world) => Some(world),
-            ObservedKafka::Absent | ObservedKafka::Unreachable { .. } => None,
-        };
+        let world = observed.kafka.answered();
         for topic in &self.topics {
             let key = key_of(topic.as_ref());
-            let old = topic.status.clone().unwrap_or_default();
+            let old = self.status_before(topic, &key);
             let generation = topic.metadata.generation;
-            let status = if topics::is_deleting(topic) {
+            let mut status = if topics::is_deleting(topic) {
                 if !topics::has_finalizer(topic) {
                     continue;
                 }
                 let why = if valid.cluster.paused {
                     "the Cluster is paused, so its topic is not deleted"
-                } else if world.is_none() {
-                    "its topic is deleted once a broker answers"
+                } else if !world.is_some_and(|world| world.authoritative) {
+                    "its topic is deleted once the active controller answers"
                 } else {
                     "its topic is being deleted"
                 };
@@ -83,8 +82,19 @@ impl Pass<'_> {
             } else {
                 continue;
             };
+            keep_wording(
+                self.memory,
+                Some(key.clone()),
+                &old.conditions,
+                &mut status.conditions,
+            );
             statuses.insert(key, (Arc::clone(topic), status));
         }
+        self.memory.worded.retain(|object, _| {
+            object
+                .as_ref()
+                .is_none_or(|object| statuses.contains_key(object))
+        });
         let all_ready = is_ready(&status.conditions)
             && statuses
                 .values()
@@ -102,6 +112,27 @@ impl Pass<'_> {
         failed |= !self.failures.is_empty();
         self.memory.failed = std::mem::take(&mut self.failures);
         outcome(failed, all_ready, plan)
+    }
+
+    /// Writes down the id of a topic as soon as it is made: should this operator end before its report, the next one
+    /// knows whose the topic is.
+    pub(super) async fn record_created(&mut self, key: ObjectKey, id: String) {
+        self.created.insert(key.clone(), id);
+        let Some(topic) = self.context.caches.topics.get(&key) else {
+            return;
+        };
+        let status = self.status_before(&topic, &key);
+        // If that fails, the report tries again.
+        write_topic_statuses(self.context, vec![(topic, status)]).await;
+    }
+
+    /// A Topic's status up to now, with the id of the topic that this pass made.
+    fn status_before(&self, topic: &Topic, key: &ObjectKey) -> TopicStatus {
+        let mut status = topic.status.clone().unwrap_or_default();
+        if let Some(id) = self.created.get(key) {
+            status.topic_id = Some(id.clone());
+        }
+        status
     }
 
     /// The number of under-replicated partitions changes all the time while brokers restart, so it is written at most
@@ -207,6 +238,25 @@ impl Pass<'_> {
                 .find(|topic| key_of(topic.as_ref()) == *key)
                 .map(|topic| topic.object_ref(&())),
         }
+    }
+}
+
+/// The wording of InSync changes all the time while brokers restart, so it is written at most once a minute.
+fn keep_wording(
+    memory: &mut Memory,
+    object: Option<ObjectKey>,
+    old: &[Condition],
+    new: &mut [Condition],
+) {
+    if !is_reworded(old, new) {
+        return;
+    }
+    let now = Instant::now();
+    let last = memory.worded.get(&object);
+    if last.is_some_and(|last| now.saturating_duration_since(*last) < COUNT_EVERY) {
+        status::keep_wording(old, new);
+    } else {
+        memory.worded.insert(object, now);
     }
 }
 

@@ -32,56 +32,60 @@ pub(super) fn intents(topics: &[Arc<Topic>]) -> Vec<TopicIntent> {
         .collect()
 }
 
+/// The ids that Topics were seen to have, by object.
+pub(super) fn recorded(topics: &[Arc<Topic>]) -> BTreeMap<ObjectKey, String> {
+    let staying = topics.iter().filter(|topic| !is_deleting(topic));
+    staying
+        .filter_map(|topic| Some((key_of(topic.as_ref()), topic_id(topic)?.to_owned())))
+        .collect()
+}
+
 /// Topics of brokers whose objects are being deleted and wait for that, by topic name; the oldest object first.
-pub(super) fn managed(
-    topics: &[Arc<Topic>],
-    world: Option<&KafkaWorld>,
-) -> BTreeMap<String, ManagedTopic> {
-    let mut leaving: Vec<&Arc<Topic>> = topics
+pub(super) fn managed(topics: &[Arc<Topic>]) -> BTreeMap<String, ManagedTopic> {
+    let mut leaving: Vec<(&Arc<Topic>, &str)> = topics
         .iter()
         .filter(|topic| is_deleting(topic) && has_finalizer(topic))
         .filter(|topic| topic.spec.deletion_policy == DeletionPolicy::Delete)
+        .filter_map(|topic| Some((topic, topic_id(topic)?)))
         .collect();
-    leaving.sort_by_key(|topic| topic.creation_timestamp().map(|time| time.0));
+    leaving.sort_by_key(|(topic, _)| topic.creation_timestamp().map(|time| time.0));
     let mut managed = BTreeMap::new();
-    for topic in leaving {
+    for (topic, id) in leaving {
         let name = topic_name(topic);
         managed
             .entry(name.to_owned())
             .or_insert_with(|| ManagedTopic {
                 object: key_of(topic.as_ref()),
-                topic_id: topic_id(topic, world),
+                topic_id: Some(id.to_owned()),
                 deletion_policy: topic.spec.deletion_policy,
             });
     }
     managed
 }
 
-/// The id of an object's topic. One that was made in the moment before the object was deleted has no status yet; its
-/// finalizer says that the name was this object's.
-fn topic_id(topic: &Topic, world: Option<&KafkaWorld>) -> Option<String> {
-    let known = topic
-        .status
-        .as_ref()
-        .and_then(|status| status.topic_id.clone());
-    known.or_else(|| Some(world?.topics.get(topic_name(topic))?.topic_id.clone()))
+/// The id of an object's topic, which is written down as soon as the operator has made or seen it. A name alone says
+/// nothing about whose a topic is.
+fn topic_id(topic: &Topic) -> Option<&str> {
+    topic.status.as_ref()?.topic_id.as_deref()
 }
 
-/// Whether the brokers said that nothing is left to delete for a Topic that is being deleted.
+/// Whether nothing is left to delete for a Topic that is being deleted: it never had a topic, or the active controller
+/// said that it is gone.
 pub(super) fn is_gone(topic: &Topic, world: Option<&KafkaWorld>, valid: Option<&Valid>) -> bool {
     let name = topic_name(topic);
     if valid.is_some_and(|valid| valid.claimed.contains_key(name)) {
         // Another Topic has taken it up.
         return true;
     }
-    let Some(world) = world else {
-        return false;
+    let Some(id) = topic_id(topic) else {
+        return true;
     };
-    let id = topic_id(topic, Some(world));
     world
-        .topics
-        .get(name)
-        .is_none_or(|found| Some(&found.topic_id) != id.as_ref())
+        .filter(|world| world.authoritative)
+        .is_some_and(|world| {
+            let found = world.topics.get(name);
+            found.is_none_or(|found| found.topic_id != id)
+        })
 }
 
 pub(super) fn is_deleting(topic: &Topic) -> bool {
@@ -187,6 +191,7 @@ mod tests {
             ("orders".to_owned(), topic)
         });
         KafkaWorld {
+            authoritative: true,
             topics: found.into_iter().collect(),
             ..KafkaWorld::default()
         }
@@ -198,25 +203,32 @@ mod tests {
             (Some("a"), Some("a"), false),
             (Some("a"), Some("b"), true),
             (Some("a"), None, true),
-            // Made, but the status was not written any more.
-            (None, Some("a"), false),
+            // Nobody knows whose the topic of this name is.
+            (None, Some("a"), true),
             (None, None, true),
         ] {
             let topic = topic("t", true, known);
+            let hearsay = KafkaWorld {
+                authoritative: false,
+                ..world(found)
+            };
+            for unsure in [None, Some(&hearsay)] {
+                assert_eq!(is_gone(&topic, unsure, None), known.is_none());
+            }
             assert_eq!(
                 is_gone(&topic, Some(&world(found)), None),
                 expected,
                 "{known:?} {found:?}"
             );
-            assert!(!is_gone(&topic, None, None), "unknown is not gone");
         }
     }
 
     #[test]
     fn only_leaving_topics_are_managed() {
         let stays = Arc::new(topic("stays", false, Some("a")));
-        let goes = Arc::new(topic("goes", true, None));
-        let managed = managed(&[stays, goes], Some(&world(Some("a"))));
+        let unknown = Arc::new(topic("unknown", true, None));
+        let goes = Arc::new(topic("goes", true, Some("a")));
+        let managed = managed(&[stays, unknown, goes]);
         let orders = managed.get("orders").expect("managed");
         assert_eq!(orders.object.name, "goes");
         assert_eq!(orders.topic_id.as_deref(), Some("a"));

@@ -377,13 +377,16 @@ impl Session {
             brokers: brokers.collect(),
             kafka: self.kafka.clone(),
             managed: self.memory.managed.clone(),
+            // Memory has the ids, as of the last look.
+            recorded: BTreeMap::new(),
             voters: self.memory.voters.clone(),
         }
     }
 
     /// Writes down which topics exist for the Topic objects, so that a removal is noticed even if nothing runs then.
     fn remember_topics(&mut self) {
-        let ObservedKafka::Answered(world) = &self.kafka else {
+        let world = self.kafka.answered();
+        let Some(world) = world.filter(|world| world.authoritative) else {
             return;
         };
         let before = self.memory.clone();
