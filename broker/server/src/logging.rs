@@ -14,8 +14,11 @@ pub(crate) const EXIT_LOST_INVARIANT: i32 = 3;
 pub(crate) fn start(format: LogFormat, filter: &str) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(filter).with_context(|| format!("taffrail.log.level: \"{filter}\""))?;
+    // A line that cannot be written is lost, and nothing else: the default would complain about it on the same
+    // standard error, and panic when that fails, too.
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let outcome = match format {
         LogFormat::Text => subscriber

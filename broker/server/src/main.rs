@@ -13,6 +13,7 @@ mod properties;
 mod run;
 mod settings;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
         (None, None) => no_file(),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("taffrail-broker: {error:#}");
+        // Nobody may be listening any more; the exit code still tells.
+        let _ = writeln!(std::io::stderr(), "taffrail-broker: {error:#}");
         ExitCode::FAILURE
     })
 }

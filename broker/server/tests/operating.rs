@@ -99,6 +99,30 @@ fn a_missing_file_is_told_in_one_sentence() {
     );
 }
 
+/// A disk that is full, or a collector that has gone, costs log lines and not the broker.
+#[test]
+fn a_broker_lives_without_a_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.properties");
+    let text = format!(
+        "cluster.id=c\nnode.id=0\nlog.dirs={}\nlisteners=INTERNAL://127.0.0.1:0\ntaffrail.metrics.listener=127.0.0.1:0\n\
+         taffrail.log.level=trace",
+        folder.path().join("data").display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut child = program().arg(&file).stderr(full).spawn().unwrap();
+    // It writes lines from its first moment on.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(child.try_wait().unwrap(), None, "it has ended");
+    // SAFETY: the process is our own child and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn probes_and_admin_paths_answer() {
     let broker = Broker::start("");
