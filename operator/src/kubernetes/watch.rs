@@ -102,12 +102,16 @@ pub(super) fn start(
         dirty,
         metrics,
     };
-    watches.of_kind(
+    watches.of_own_kind(
         |caches| &caches.clusters,
-        None,
         |cluster| Some(key_of(cluster)),
+        |cluster| cluster.status.as_ref()?.observed_generation,
     );
-    watches.of_kind(|caches| &caches.topics, None, cluster_of_topic);
+    watches.of_own_kind(
+        |caches| &caches.topics,
+        cluster_of_topic,
+        |topic| topic.status.as_ref()?.observed_generation,
+    );
     watches.of_kind(|caches| &caches.stateful_sets, Some(OURS), cluster_of_label);
     watches.of_kind(|caches| &caches.pods, Some(OURS), cluster_of_label);
     watches.of_kind(|caches| &caches.services, Some(OURS), cluster_of_label);
@@ -164,6 +168,33 @@ impl Watches<'_> {
     ) where
         K: super::api::Kind,
     {
+        self.watch(cache, labels, cluster_of, |_, _| true);
+    }
+
+    /// Objects whose status the operator writes itself: it must not wake itself up by that. `observed` is the generation
+    /// that the status was computed for.
+    fn of_own_kind<K>(
+        &self,
+        cache: fn(&Caches) -> &Cache<K>,
+        cluster_of: fn(&K) -> Option<ObjectKey>,
+        observed: fn(&K) -> Option<i64>,
+    ) where
+        K: super::api::Kind,
+    {
+        self.watch(cache, None, cluster_of, move |object, before| {
+            asks(object, observed(object), before)
+        });
+    }
+
+    fn watch<K>(
+        &self,
+        cache: fn(&Caches) -> &Cache<K>,
+        labels: Option<&str>,
+        cluster_of: fn(&K) -> Option<ObjectKey>,
+        counts: impl Fn(&K, Option<&K>) -> bool + Copy + Send + Sync + 'static,
+    ) where
+        K: super::api::Kind,
+    {
         for scope in self.scopes {
             let api = match scope {
                 Some(namespace) => Api::namespaced(self.client.clone(), namespace),
@@ -181,8 +212,10 @@ impl Watches<'_> {
                     scope: &scope,
                     metrics: &metrics,
                 };
-                let marked = |object: &K, _: Option<&K>| {
-                    if let Some(key) = cluster_of(object) {
+                let marked = |object: &K, before: Option<&K>| {
+                    if counts(object, before)
+                        && let Some(key) = cluster_of(object)
+                    {
                         dirty.mark(key);
                     }
                 };
@@ -293,6 +326,23 @@ where
     }
 }
 
+/// Whether more than the status of an object changed. A status of another generation than the object's counts too: the
+/// change may have come with the answer to a write of ours, which is in the cache already.
+fn asks<K: Resource>(object: &K, observed: Option<i64>, before: Option<&K>) -> bool {
+    let asked = |object: &K| {
+        let meta = object.meta();
+        (
+            meta.uid.clone(),
+            meta.generation,
+            meta.deletion_timestamp.clone(),
+            meta.finalizers.clone(),
+            meta.labels.clone(),
+        )
+    };
+    observed != object.meta().generation
+        || before.is_none_or(|before| asked(before) != asked(object))
+}
+
 /// Leaves out what is large and never looked at.
 fn slim<K: Resource>(mut object: K) -> K {
     object.managed_fields_mut().clear();
@@ -308,4 +358,56 @@ fn forbidden(error: &watcher::Error) -> Option<String> {
         _ => return None,
     };
     (status.code == 403).then(|| status.message.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn own_status_writes_do_not_count() {
+        let topic = |metadata: Value, observed: i64| -> Topic {
+            serde_json::from_value(json!({
+                "apiVersion": "taffrail.io/v1alpha1", "kind": "Topic",
+                "metadata": metadata,
+                "spec": {"clusterRef": {"name": "demo"}, "partitions": 1, "replicationFactor": 1},
+                "status": {"observedGeneration": observed},
+            }))
+            .expect("a Topic")
+        };
+        let before = topic(json!({"name": "a", "generation": 2}), 1);
+        for (metadata, observed, expected) in [
+            (json!({"name": "a", "generation": 2}), 2, false),
+            (json!({"name": "a", "generation": 3}), 3, true),
+            // Changed while a pass over the older generation ran.
+            (json!({"name": "a", "generation": 2}), 1, true),
+            (
+                json!({"name": "a", "generation": 2, "labels": {"a": "b"}}),
+                2,
+                true,
+            ),
+            (
+                json!({"name": "a", "generation": 2, "finalizers": ["a"]}),
+                2,
+                true,
+            ),
+            (
+                json!({"name": "a", "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                2,
+                true,
+            ),
+        ] {
+            let object = topic(metadata, observed);
+            assert_eq!(
+                asks(&object, Some(observed), Some(&before)),
+                expected,
+                "{object:?}"
+            );
+            assert!(
+                asks(&object, Some(observed), None),
+                "seen for the first time"
+            );
+        }
+    }
 }
