@@ -88,12 +88,16 @@ async fn retain<E: Env>(broker: Arc<Broker<E>>) {
     }
 }
 
-/// Once after the start, when the metadata is current.
+/// Once after the start, when the replicas here are what current metadata says.
 async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
+    let mut current = None;
     while pause(&broker, STRAY_CHECK).await {
-        if broker.cluster.is_caught_up() {
-            let image = broker.cluster.image();
-            broker.set_strays_aside(&image);
+        if !broker.cluster.is_caught_up() {
+            continue;
+        }
+        let index = *current.get_or_insert_with(|| broker.cluster.indexed_image().0);
+        if broker.cluster.applied_index() >= index {
+            broker.set_strays_aside();
             return;
         }
     }

@@ -128,6 +128,11 @@ impl<E: Env> Cluster<E> {
         self.published.applied_index()
     }
 
+    /// Does something by the image that this broker follows, while it follows no other.
+    pub(crate) fn with_followed<R>(&self, work: impl FnOnce(&Arc<Image>) -> R) -> R {
+        self.published.with_followed(work)
+    }
+
     /// Waits until the image contains more than `index`, and gives the last index that it contains.
     pub(crate) async fn image_changed(&self, index: u64) -> u64 {
         self.published.changed(index).await

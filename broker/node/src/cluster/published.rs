@@ -1,7 +1,7 @@
 //! The committed metadata as the rest of the broker sees it: an image that is swapped as a whole, and the task that
 //! makes the broker follow it. Nothing here decides what is committed.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use taffrail_core::metadata::Image;
 use tokio::sync::watch;
@@ -14,6 +14,8 @@ pub(super) struct Published {
     current: RwLock<(u64, Arc<Image>)>,
     visible: watch::Sender<u64>,
     applied: watch::Sender<u64>,
+    /// The image whose consequences this broker has drawn; locked while it draws those of the next one.
+    followed: Mutex<Arc<Image>>,
 }
 
 impl Default for Published {
@@ -22,6 +24,7 @@ impl Default for Published {
             current: RwLock::new((0, Arc::default())),
             visible: watch::Sender::new(0),
             applied: watch::Sender::new(0),
+            followed: Mutex::default(),
         }
     }
 }
@@ -53,6 +56,12 @@ impl Published {
         *self.applied.borrow()
     }
 
+    /// Does something by the image that this broker follows, which stays the same meanwhile. The newest image may be
+    /// ahead of what the replicas here are.
+    pub(super) fn with_followed<R>(&self, work: impl FnOnce(&Arc<Image>) -> R) -> R {
+        work(&self.followed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Makes a newer image visible.
     pub(super) fn publish(&self, index: u64, image: Arc<Image>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (index, image);
@@ -79,14 +88,20 @@ impl Published {
 
 /// Follows the image. It takes the newest one each time, so that a burst of changes costs one pass.
 pub(super) async fn follow<E: Env>(broker: Arc<Broker<E>>) {
-    let mut followed = Arc::new(Image::default());
+    let published = &broker.cluster.published;
     let mut index = 0;
     loop {
-        broker.cluster.published.changed(index).await;
-        let (new_index, new) = broker.cluster.published.indexed_image();
-        broker.apply_metadata(&followed, &new);
-        followed = new;
+        published.changed(index).await;
+        let (new_index, new) = published.indexed_image();
+        {
+            let mut followed = published
+                .followed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            broker.apply_metadata(&followed, &new);
+            *followed = new;
+        }
         index = new_index;
-        broker.cluster.published.applied.send_replace(index);
+        published.applied.send_replace(index);
     }
 }

@@ -156,11 +156,15 @@ impl<E: Env> Partition<E> {
             let appended = match log.append_follower(records, asked.leader_epoch.0, wall_ms) {
                 Ok(appended) => appended,
                 Err(error) => {
-                    tracing::warn!(partition = %self.name(), %error, "what the leader sent could not be appended");
+                    // Tried again twice a second, told once.
+                    if !std::mem::replace(&mut replica.append_failing, true) {
+                        tracing::warn!(partition = %self.name(), leader = %follower.leader(), offset = asked.fetch_offset, %error, "what the leader sent could not be appended");
+                    }
                     follower.handle_failed(now);
                     return waiting(follower, now);
                 }
             };
+            replica.append_failing = false;
             if let Some(offset) = appended.rolled {
                 producer_snapshots::write(log, offset, &replica.producers);
                 self.flushes.push(self.id);

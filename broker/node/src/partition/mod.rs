@@ -48,6 +48,8 @@ struct Replica<E: Env> {
     producers: Producers,
     settings: taffrail_core::replica::Settings,
     flush_ack: bool,
+    /// Whether the last records of the leader could not be appended.
+    append_failing: bool,
     /// Exclusive end of what may be shown, kept over changes of role.
     high_watermark: i64,
     waiters: Waiters,
@@ -133,6 +135,7 @@ impl<E: Env> Partition<E> {
                 producers,
                 settings,
                 flush_ack: config.flush == FlushPolicy::Ack,
+                append_failing: false,
                 high_watermark,
                 waiters: Waiters::default(),
                 low_watermark_waiters: Vec::new(),

@@ -239,26 +239,32 @@ impl<E: Env> Broker<E> {
 
     /// Tries again what could not be done when the metadata said so: a disk that was full may have room by now.
     pub(crate) fn retry_partitions(self: &Arc<Self>) {
-        let image = self.cluster.image();
-        for id in self.replication.take_retries() {
-            self.apply_partition(&image, id);
-        }
+        self.cluster.with_followed(|image| {
+            for id in self.replication.take_retries() {
+                self.apply_partition(image, id);
+            }
+        });
     }
 
     /// Once the metadata is known to be current: replicas on disk that it does not know are set aside. Those that it
     /// places elsewhere were moved while this broker was away; they too are kept, not deleted.
-    pub(crate) fn set_strays_aside(&self, image: &Image) {
+    ///
+    /// They are judged by the image that this broker follows: a newer one has topics less whose replicas are about to be
+    /// deleted, and topics more.
+    pub(crate) fn set_strays_aside(&self) {
         if self.replication.strays_checked() {
             return;
         }
-        for partition in self.partitions() {
-            let known = image
-                .partition(partition.id)
-                .is_some_and(|state| state.replicas.contains(&self.id));
-            if !known {
-                tracing::warn!(partition = %partition.name(), topic_id = %partition.id.topic_id, "the metadata knows no such replica here");
-                self.keep_stray(&partition);
+        self.cluster.with_followed(|image| {
+            for partition in self.partitions() {
+                let known = image
+                    .partition(partition.id)
+                    .is_some_and(|state| state.replicas.contains(&self.id));
+                if !known {
+                    tracing::warn!(partition = %partition.name(), topic_id = %partition.id.topic_id, "the metadata knows no such replica here");
+                    self.keep_stray(&partition);
+                }
             }
-        }
+        });
     }
 }
