@@ -1,6 +1,6 @@
 //! The operator binary: reads the command line and hands over.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -14,7 +14,8 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("taffrail-operator: {error}");
+            // Nobody may be listening any more; the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "taffrail-operator: {error}");
             ExitCode::FAILURE
         }
     }
@@ -31,6 +32,7 @@ fn log(command: &Command) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Json => logs.json().flatten_event(true).init(),

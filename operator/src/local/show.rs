@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use taffrail_crds::DeletionPolicy;
 
 use super::intent::{only_cluster, take};
 use super::memory::Memory;
@@ -16,7 +17,7 @@ use crate::cli::{Output, PlanArguments, StatusArguments};
 use crate::health::Addresses;
 use crate::manifest;
 use crate::object::{ObjectKey, derived_cluster_id};
-use crate::observed::{Observed, ObservedBroker};
+use crate::observed::{Observed, ObservedBroker, ObservedKafka};
 use crate::plan::{plan, show};
 use crate::validate::{Valid, validate};
 
@@ -30,11 +31,12 @@ pub fn show_status(arguments: &StatusArguments) -> Result<(), LocalError> {
     Ok(())
 }
 
-/// Prints what would be done for a file: against the local cluster in the data folder if it runs, else from nothing.
+/// Prints what would be done for a file: against the local cluster in the data folder, else from nothing. Of one that is
+/// stopped only what the folder remembers is known.
 pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
     let objects = manifest::objects(&manifest::read(&arguments.file)?)?;
     let cluster = only_cluster(&arguments.file, &objects)?;
-    let (running, mut memory) = running_cluster(&arguments.data_dir, &cluster.0)?;
+    let (here, mut memory) = cluster_here(&arguments.data_dir, &cluster.0)?;
     let intent = take(cluster, &objects, &mut memory);
     let known: Vec<ObjectKey> = objects
         .clusters
@@ -42,29 +44,55 @@ pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
         .map(|(key, ..)| key.clone())
         .collect();
     let valid = validate(&intent, &known);
-    let observed = match &running {
+    let observed = match &here {
         Some(report) => observe(report, &memory, &valid)?,
         None => Observed::default(),
     };
     let plan = plan(&valid, &observed);
     match arguments.output {
         Output::Text => {
-            match &running {
-                Some(report) => crate::say!(
+            match &here {
+                Some(report) if report.running => crate::say!(
                     "Compared with the cluster that runs in {}.",
                     report.data_dir.display()
                 ),
-                None => crate::say!("Compared with nothing, since no such cluster runs here."),
+                Some(report) => crate::say!(
+                    "Compared with what {} remembers of the cluster, which is stopped: what has to be done for topics that \
+                     are there is seen when it runs.",
+                    report.data_dir.display()
+                ),
+                None => crate::say!("Compared with nothing, since no such cluster is here."),
             }
             crate::cli::print_out(format_args!("{}", show(&valid, &plan)));
+            if here.as_ref().is_some_and(|report| !report.running) {
+                show_removed(&valid, &memory);
+            }
         }
         Output::Json => crate::say!("{}", pretty(&serde_json::to_value(&plan))),
     }
     Ok(())
 }
 
-/// The cluster of the data folder, if it is the one that is asked for and runs.
-fn running_cluster(
+/// Topics whose object is in the file no more: the next start deletes them, or lets go of them.
+fn show_removed(valid: &Valid, memory: &Memory) {
+    for (name, managed) in &memory.managed {
+        if valid.topics.iter().any(|topic| topic.name == *name) {
+            continue;
+        }
+        let becomes = match managed.deletion_policy {
+            DeletionPolicy::Delete => "is deleted with its records",
+            DeletionPolicy::Retain => "stays, and is looked after no more",
+        };
+        crate::say!(
+            "Topic {} is not in the file: at the next start topic {name} {becomes} (deletionPolicy {:?}).",
+            managed.object,
+            managed.deletion_policy
+        );
+    }
+}
+
+/// The cluster of the data folder, if it is the one that is asked for.
+fn cluster_here(
     folder: &Path,
     cluster: &ObjectKey,
 ) -> Result<(Option<Report>, Memory), LocalError> {
@@ -77,7 +105,7 @@ fn running_cluster(
         return Ok(nothing());
     };
     match report_of(folder) {
-        Ok(report) if report.running && memory.cluster == *cluster => Ok((Some(report), memory)),
+        Ok(report) if memory.cluster == *cluster => Ok((Some(report), memory)),
         Ok(_) | Err(LocalError::NothingHere(_)) => Ok(nothing()),
         Err(error) => Err(error),
     }
@@ -108,7 +136,12 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
             what: "the runtime",
             error: error.to_string(),
         })?;
-    let (health, kafka) = runtime.block_on(observe_once(addresses, &configured));
+    let (health, kafka) = if report.running {
+        runtime.block_on(observe_once(addresses, &configured))
+    } else {
+        let why = "the cluster is stopped".to_owned();
+        (BTreeMap::new(), ObservedKafka::Unreachable { why })
+    };
     let brokers = memory.brokers.iter().map(|&broker| {
         let health = health.get(&broker).copied().unwrap_or_default();
         let with = report.brokers.iter().find(|report| report.id == broker);

@@ -75,6 +75,8 @@ pub(in crate::local) struct Session {
     /// Steps done that nobody was told of yet.
     news: Vec<String>,
     written: String,
+    /// Whether the last attempt to write the status failed.
+    unwritable: bool,
     began: Option<(Instant, bool)>,
 }
 
@@ -116,6 +118,7 @@ impl Session {
             file_error: None,
             news: Vec::new(),
             written: String::new(),
+            unwritable: false,
             began: None,
         })
     }

@@ -106,8 +106,16 @@ impl Session {
             return;
         }
         match replace(&status_file(self.folder.path()), &text) {
-            Ok(()) => self.written = text,
-            Err(error) => tracing::warn!(%error, "the status cannot be written"),
+            Ok(()) => {
+                self.written = text;
+                self.unwritable = false;
+            }
+            // Tried again with each change, told once.
+            Err(error) => {
+                if !std::mem::replace(&mut self.unwritable, true) {
+                    tracing::warn!(%error, "the status cannot be written: `local status` shows an old one");
+                }
+            }
         }
     }
 }
