@@ -160,6 +160,7 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
+    /// Objects whose status other controllers write: each change of them counts.
     fn of_kind<K>(
         &self,
         cache: fn(&Caches) -> &Cache<K>,
