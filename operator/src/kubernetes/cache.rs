@@ -57,16 +57,38 @@ impl<K: Resource> Cache<K> {
         self.state().objects.values().cloned().collect()
     }
 
-    /// Takes an object as it is now and returns it as it was.
-    pub(super) fn put(&self, object: K) -> Option<Arc<K>> {
-        self.state()
-            .objects
-            .insert(key_of(&object), Arc::new(object))
+    /// Takes what a watch told of an object and returns the object as it was. What an answer told already, in a newer
+    /// version, stays: the watch comes to it.
+    pub(super) fn told(&self, object: K) -> Option<Arc<K>> {
+        let mut state = self.state();
+        let key = key_of(&object);
+        let before = state.objects.get(&key).cloned();
+        if !before.as_deref().is_some_and(|old| is_newer(old, &object)) {
+            state.objects.insert(key, Arc::new(object));
+        }
+        before
     }
 
-    /// Takes away an object.
+    /// Takes the answer of a write, which may be older than what the watch told since: only over an older version of
+    /// the same object. One that is not here is new or gone again, and which of both the watch will tell.
+    pub(super) fn put(&self, object: K) {
+        let mut state = self.state();
+        let key = key_of(&object);
+        if let Some(old) = state.objects.get_mut(&key)
+            && is_newer(&object, old.as_ref())
+        {
+            *old = Arc::new(object);
+        }
+    }
+
+    /// Takes away an object, but not another of its name.
     pub(super) fn remove(&self, object: &K) -> Option<Arc<K>> {
-        self.state().objects.remove(&key_of(object))
+        let mut state = self.state();
+        let key = key_of(object);
+        if state.objects.get(&key)?.meta().uid != object.meta().uid {
+            return None;
+        }
+        state.objects.remove(&key)
     }
 
     /// Takes all objects of a scope; others of that scope are gone. Returns those that came, changed or went.
@@ -117,6 +139,16 @@ impl<K: Resource> Cache<K> {
     }
 }
 
+/// Whether one is a later version of the very same object as the other. Versions that are no numbers cannot be compared.
+fn is_newer<K: Resource>(one: &K, other: &K) -> bool {
+    let version = |object: &K| -> Option<u64> {
+        let version = object.meta().resource_version.as_ref()?;
+        version.parse().ok()
+    };
+    one.meta().uid == other.meta().uid
+        && matches!((version(one), version(other)), (Some(one), Some(other)) if one > other)
+}
+
 /// Namespace and name of an object.
 pub(super) fn key_of<K: Resource>(object: &K) -> ObjectKey {
     let meta = object.meta();
@@ -157,5 +189,46 @@ mod tests {
         assert_eq!(names(&cache.all()), ["y", "z"]);
         assert_eq!(names(&cache.in_namespace("b")), ["z"]);
         assert!(cache.in_namespace("").is_empty());
+    }
+
+    /// What a watch told of a pod, as uid and version, then what came, and what is in the cache in the end.
+    #[test]
+    fn answers_change_only_older_versions_of_the_same_object() {
+        let version = |told: (&str, &str)| {
+            let mut pod = pod("a", "x");
+            pod.metadata.uid = Some(told.0.to_owned());
+            pod.metadata.resource_version = Some(told.1.to_owned());
+            pod
+        };
+        type Take = fn(&Cache<Pod>, Pod);
+        let put: Take = |cache, pod| cache.put(pod);
+        let told: Take = |cache, pod| drop(cache.told(pod));
+        let gone: Take = |cache, pod| drop(cache.remove(&pod));
+        for (before, take, came, expected) in [
+            (Some(("u", "9")), put, ("u", "10"), Some(("u", "10"))),
+            (Some(("u", "10")), put, ("u", "9"), Some(("u", "10"))),
+            // Deleted in the meantime, or deleted and made again.
+            (None, put, ("u", "10"), None),
+            (Some(("v", "9")), put, ("u", "10"), Some(("v", "9"))),
+            (Some(("u", "a")), put, ("u", "b"), Some(("u", "a"))),
+            (None, told, ("u", "9"), Some(("u", "9"))),
+            (Some(("u", "9")), told, ("u", "10"), Some(("u", "10"))),
+            (Some(("u", "10")), told, ("u", "9"), Some(("u", "10"))),
+            (Some(("u", "10")), told, ("v", "9"), Some(("v", "9"))),
+            (Some(("u", "a")), told, ("u", "b"), Some(("u", "b"))),
+            (Some(("u", "9")), gone, ("u", "10"), None),
+            (Some(("v", "9")), gone, ("u", "10"), Some(("v", "9"))),
+        ] {
+            let cache = Cache::new(&[None]);
+            cache.replace(&None, before.map(version).into_iter().collect());
+            take(&cache, version(came));
+            let found = cache.get(&ObjectKey::new(Some("a"), Some("x")));
+            let found = found.as_ref().map(|pod| {
+                let meta = &pod.metadata;
+                (meta.uid.as_deref(), meta.resource_version.as_deref())
+            });
+            let expected = expected.map(|(uid, version)| (Some(uid), Some(version)));
+            assert_eq!(found, expected, "{before:?} {came:?}");
+        }
     }
 }

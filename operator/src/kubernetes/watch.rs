@@ -302,7 +302,7 @@ where
                 Ok(Event::Apply(object)) => {
                     let object = slim(object);
                     let copy = object.clone();
-                    let before = self.cache.put(object);
+                    let before = self.cache.told(object);
                     marked(&copy, before.as_deref());
                 }
                 Ok(Event::Delete(object)) => {
