@@ -2,10 +2,14 @@
 //! volume is grown by patching the claims, and a grown or added one gets into the templates by making the StatefulSet
 //! anew while its pods go on as orphans. No claim is ever deleted or made smaller here.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use super::quantity::bytes;
+use super::{CLUSTER_LABEL, Names};
+use crate::object::ObjectKey;
 
 /// A claim that has to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +59,48 @@ pub fn claim_changes(
     changes
 }
 
+/// Puts the names of volumes into the order in which the live StatefulSet has them, new ones behind. What is made from
+/// them, which nobody can change in a StatefulSet, does not depend on the order in the spec then.
+pub fn in_live_order(volumes: &mut [String], live: Option<&StatefulSet>) {
+    let order: Vec<&str> = live
+        .into_iter()
+        .flat_map(templates)
+        .filter_map(name)
+        .collect();
+    volumes.sort_by_key(|volume| {
+        let place = order.iter().position(|live| live == volume);
+        place.unwrap_or(order.len())
+    });
+}
+
+/// Names of the claims that the wanted StatefulSet makes, or takes if there are such, and the live one does not.
+pub fn claims_to_come(wanted: &StatefulSet, live: Option<&StatefulSet>) -> BTreeSet<String> {
+    let mut names = claim_names(wanted);
+    for name in live.into_iter().flat_map(claim_names) {
+        names.remove(&name);
+    }
+    names
+}
+
+fn claim_names(set: &StatefulSet) -> BTreeSet<String> {
+    let of = set.metadata.name.as_deref().unwrap_or_default();
+    let brokers = 0..set.spec.replicas.unwrap_or(0);
+    brokers
+        .flat_map(|broker| {
+            let volumes = templates(set).filter_map(name);
+            volumes.map(move |volume| format!("{volume}-{of}-{broker}"))
+        })
+        .collect()
+}
+
+/// The broker whose data a claim of the Cluster that its label names holds.
+pub fn claim_broker(claim: &PersistentVolumeClaim) -> Option<i32> {
+    let cluster = claim.metadata.labels.as_ref()?.get(CLUSTER_LABEL)?;
+    let cluster = ObjectKey::new(claim.metadata.namespace.as_deref(), Some(cluster));
+    let (_, broker) = parts(name(claim)?, &Names::new(&cluster).brokers())?;
+    Some(broker)
+}
+
 fn compare(wanted: &StatefulSet, live: &StatefulSet, changes: &mut ClaimChanges) {
     let find = |set: &'_ StatefulSet, volume: Option<&str>| {
         templates(set)
@@ -102,12 +148,20 @@ fn templates(set: &StatefulSet) -> impl Iterator<Item = &PersistentVolumeClaim> 
     templates.into_iter().flatten()
 }
 
-/// Whether a claim was made from the template of a volume: `<volume>-<StatefulSet>-<number>`.
+/// Whether a claim was made from the template of a volume.
 fn is_claim(claim: &PersistentVolumeClaim, volume: &str, set: &str) -> bool {
     name(claim)
-        .and_then(|name| name.strip_prefix(volume)?.strip_prefix('-'))
-        .and_then(|rest| rest.strip_prefix(set)?.strip_prefix('-'))
-        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        .and_then(|name| parts(name, set))
+        .is_some_and(|(of, _)| of == volume)
+}
+
+/// Volume and broker of a claim, whose name is `<volume>-<StatefulSet>-<number>`.
+fn parts<'a>(claim: &'a str, set: &str) -> Option<(&'a str, i32)> {
+    let (rest, number) = claim.rsplit_once('-')?;
+    let volume = rest.strip_suffix(set)?.strip_suffix('-')?;
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let broker = number.parse().ok().filter(|_| digits)?;
+    (!volume.is_empty()).then_some((volume, broker))
 }
 
 fn name(claim: &PersistentVolumeClaim) -> Option<&str> {
@@ -244,5 +298,35 @@ mod tests {
             None,
             Some("cannot shrink to 1Gi"),
         );
+    }
+
+    #[test]
+    fn claims_to_come_are_those_of_new_brokers_and_volumes() {
+        let with = |replicas: i32, volumes: &[(&str, &str)]| {
+            let mut set = set(volumes);
+            set.spec.replicas = Some(replicas);
+            set
+        };
+        let (a, b) = (("a", "1Gi"), ("b", "1Gi"));
+        for (wanted, live, expected) in [
+            (with(1, &[a, b]), None, "a-demo-broker-0 b-demo-broker-0"),
+            (with(1, &[a]), Some(with(1, &[a])), ""),
+            (with(2, &[a]), Some(with(1, &[a])), "a-demo-broker-1"),
+            (with(1, &[a, b]), Some(with(1, &[a])), "b-demo-broker-0"),
+            (with(1, &[a]), Some(with(2, &[a])), ""),
+        ] {
+            let names: Vec<String> = claims_to_come(&wanted, live.as_ref()).into_iter().collect();
+            assert_eq!(names.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn live_volumes_come_first_in_their_order() {
+        let live = set(&[("b", "1Gi"), ("a", "1Gi")]);
+        for (live, expected) in [(None, "c a d b"), (Some(&live), "b a c d")] {
+            let mut volumes = ["c", "a", "d", "b"].map(str::to_owned);
+            in_live_order(&mut volumes, live);
+            assert_eq!(volumes.join(" "), expected);
+        }
     }
 }

@@ -25,7 +25,9 @@ use taffrail_crds::{ClusterSpec, Listener, ListenerType};
 
 use crate::validate::ValidCluster;
 
-pub use claims::{ClaimChanges, ClaimSize, claim_changes};
+pub use claims::{
+    ClaimChanges, ClaimSize, claim_broker, claim_changes, claims_to_come, in_live_order,
+};
 pub use configuration::{config_map, config_of};
 pub use labels::{CLUSTER_LABEL, FIELD_MANAGER, is_owned_by, selector, selector_labels};
 pub(crate) use live::observed_brokers;
@@ -43,7 +45,7 @@ pub const METRICS_PORT: u16 = 9404;
 /// What the objects of a Cluster are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Blueprint<'a> {
-    /// The Cluster, judged.
+    /// The Cluster, judged, with its volumes in the order of [`in_live_order`].
     pub cluster: &'a ValidCluster,
     /// Its spec, for what plans do not care about.
     pub spec: &'a ClusterSpec,

@@ -122,7 +122,10 @@ impl Pass<'_> {
             return Written::No;
         }
         let caches = std::sync::Arc::clone(&self.context.caches);
-        self.apply(&caches.stateful_sets, wanted.stateful_set.clone())
+        // The number of pods is taken over from the live one, so it must still be that one: with a smaller number its
+        // controller would delete pods at once.
+        let seen = live.stateful_set.as_ref().map(|set| &set.metadata);
+        self.apply_over_seen(&caches.stateful_sets, wanted.stateful_set.clone(), seen)
             .await
     }
 

@@ -1,6 +1,9 @@
 //! Brings one object to what is wanted: compared with the cache first, so that a world that is as wanted sees no
 //! request at all.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
 use super::super::api::{ApiError, Kind};
 use super::super::cache::{Cache, key_of};
 use super::super::difference::differences;
@@ -23,9 +26,38 @@ pub(super) enum Written {
     No,
 }
 
+/// Over what an object is applied.
+#[derive(Clone, Copy, Debug)]
+enum Over<'a> {
+    /// Whatever is there: the object does not depend on it.
+    Anything,
+    /// This version, which the object was made from; none if there was none.
+    Seen(Option<&'a ObjectMeta>),
+}
+
 impl Pass<'_> {
     /// Applies an object unless it is as wanted.
-    pub(super) async fn apply<K: Kind>(&mut self, cache: &Cache<K>, mut wanted: K) -> Written {
+    pub(super) async fn apply<K: Kind>(&mut self, cache: &Cache<K>, wanted: K) -> Written {
+        self.apply_over(cache, wanted, Over::Anything).await
+    }
+
+    /// As `apply`, for an object that was made from what was seen of the live one: over any other version it is not
+    /// applied, but looked at again.
+    pub(super) async fn apply_over_seen<K: Kind>(
+        &mut self,
+        cache: &Cache<K>,
+        wanted: K,
+        seen: Option<&ObjectMeta>,
+    ) -> Written {
+        self.apply_over(cache, wanted, Over::Seen(seen)).await
+    }
+
+    async fn apply_over<K: Kind>(
+        &mut self,
+        cache: &Cache<K>,
+        mut wanted: K,
+        over: Over<'_>,
+    ) -> Written {
         let key = key_of(&wanted);
         let kind = K::kind(&());
         let name = format!("{kind} {}", key.name);
@@ -68,6 +100,9 @@ impl Pass<'_> {
         } else {
             tracing::info!(cluster = %self.key, object = name, "makes");
         }
+        if !pin(wanted.meta_mut(), live.as_ref().map(Resource::meta), over) {
+            return self.changed_meanwhile(&name);
+        }
         match self.context.writer.apply(&key, &wanted).await {
             Ok(written) => {
                 let value = serde_json::to_value(&written).unwrap_or_default();
@@ -85,12 +120,24 @@ impl Pass<'_> {
                 ));
                 Written::No
             }
+            Err(error) if error.is_conflict() => self.changed_meanwhile(&name),
             Err(error) => self.not_written(&name, error),
         }
     }
 
+    /// The event of the change is on its way, and with it the next pass.
+    fn changed_meanwhile(&mut self, name: &str) -> Written {
+        tracing::info!(cluster = %self.key, object = name, "changed meanwhile");
+        self.refusals.push(Refusal::new(
+            Concern::BrokersReady,
+            Reason::Progressing,
+            format!("{name} was changed meanwhile and is looked at again"),
+        ));
+        Written::No
+    }
+
     /// Whether an object belonged to an earlier Cluster of this name, so that it goes by itself.
-    fn is_orphan(&self, metadata: &kube::api::ObjectMeta) -> bool {
+    fn is_orphan(&self, metadata: &ObjectMeta) -> bool {
         let mut owners = metadata.owner_references.iter().flatten();
         owners.any(|owner| {
             owner.controller == Some(true) && owner.kind == "Cluster" && owner.name == self.key.name
@@ -132,6 +179,17 @@ impl Pass<'_> {
     }
 }
 
+/// Ties an object to the version that it was made from, so that the API server refuses it over any other. Says whether it
+/// may be sent at all: what nobody has looked at is not written over.
+fn pin(wanted: &mut ObjectMeta, live: Option<&ObjectMeta>, over: Over<'_>) -> bool {
+    let Over::Seen(seen) = over else {
+        return true;
+    };
+    wanted.uid = seen.and_then(|seen| seen.uid.clone());
+    wanted.resource_version = seen.and_then(|seen| seen.resource_version.clone());
+    seen.is_some() || live.is_none()
+}
+
 fn taken(name: &str, going: bool) -> Refusal {
     if going {
         Refusal::new(
@@ -147,5 +205,40 @@ fn taken(name: &str, going: bool) -> Refusal {
                 "{name} exists and does not belong to this Cluster; delete it, or give the Cluster another name"
             ),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_version_that_was_seen_is_written_over() {
+        let version = |version: &str| ObjectMeta {
+            uid: Some("u".to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let (old, new) = (version("9"), version("10"));
+        for (live, over, sent, expected) in [
+            (Some(&new), Over::Anything, true, None),
+            (None, Over::Anything, true, None),
+            // The API server refuses it, since it is at version 10.
+            (Some(&new), Over::Seen(Some(&old)), true, Some("9")),
+            (Some(&new), Over::Seen(Some(&new)), true, Some("10")),
+            (None, Over::Seen(Some(&old)), true, Some("9")),
+            (None, Over::Seen(None), true, None),
+            // Made by someone since the pass began: how many pods it has was not counted.
+            (Some(&new), Over::Seen(None), false, None),
+        ] {
+            let mut wanted = ObjectMeta::default();
+            assert_eq!(pin(&mut wanted, live, over), sent, "{live:?} {over:?}");
+            assert_eq!(
+                wanted.resource_version.as_deref(),
+                expected,
+                "{live:?} {over:?}"
+            );
+            assert_eq!(wanted.uid.as_deref(), expected.map(|_| "u"));
+        }
     }
 }
