@@ -31,8 +31,8 @@ fn compare(
         }
         (Value::Array(wanted), Some(Value::Array(live))) if wanted.len() <= live.len() => {
             for (index, value) in wanted.iter().enumerate() {
-                let counterpart = match value.get("name") {
-                    Some(name) => live.iter().find(|live| live.get("name") == Some(name)),
+                let counterpart = match name_of(value) {
+                    Some(name) => live.iter().find(|live| name_of(live) == Some(name)),
                     None => live.get(index),
                 };
                 place.push_str(&format!("/{index}"));
@@ -47,6 +47,11 @@ fn compare(
             places.insert(place.clone());
         }
     }
+}
+
+/// What an item of a list is known by: a container's name, or that of a claim template.
+fn name_of(item: &Value) -> Option<&Value> {
+    item.get("name").or_else(|| item.pointer("/metadata/name"))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -106,6 +111,11 @@ mod tests {
                 json!({"c": [{"name": "broker", "image": "x"}]}),
                 json!({"c": [{"name": "sidecar"}, {"name": "broker", "image": "y"}]}),
                 vec!["/c/0/image"],
+            ),
+            (
+                json!({"t": [{"metadata": {"name": "a"}, "p": 1}, {"metadata": {"name": "b"}, "p": 2}]}),
+                json!({"t": [{"metadata": {"name": "b"}, "p": 2}, {"metadata": {"name": "a"}, "p": 3}]}),
+                vec!["/t/0/p"],
             ),
         ] {
             let places: Vec<String> = differences(&wanted, &live).into_iter().collect();

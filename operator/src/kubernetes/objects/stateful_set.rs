@@ -27,6 +27,11 @@ pub(super) fn stateful_set(blueprint: &Blueprint<'_>) -> StatefulSet {
     let mut metadata = metadata(blueprint, names.brokers());
     metadata.annotations = Some(memory(blueprint));
     let volumes = blueprint.spec.storage.volumes.iter();
+    let by_name: BTreeMap<&str, &Volume> = volumes
+        .map(|volume| (volume.name.as_str(), volume))
+        .collect();
+    let in_order = blueprint.cluster.volumes.iter();
+    let volumes = in_order.filter_map(|name| by_name.get(name.as_str()));
     StatefulSet {
         metadata,
         spec: StatefulSetSpec {

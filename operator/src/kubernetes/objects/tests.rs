@@ -257,6 +257,17 @@ fn a_pod_is_outdated_when_its_template_changes() {
 }
 
 #[test]
+fn order_of_volumes_changes_nothing() {
+    let with = |volumes: &str| MINIMAL.replace("{name: data-0, size: 10Gi}", volumes);
+    let (a, b) = ("{name: a, size: 1Gi}", "{name: b, size: 2Gi}");
+    let before = Given::new(&with(&format!("{a}, {b}"))).objects();
+    let mut after = Given::new(&with(&format!("{b}, {a}")));
+    assert_ne!(after.objects(), before);
+    in_live_order(&mut after.valid.cluster.volumes, Some(&before.stateful_set));
+    assert_eq!(after.objects(), before);
+}
+
+#[test]
 fn pods_tell_what_they_were_started_with() {
     let text = MINIMAL.replace("brokers: 1", "brokers: 2");
     let old = Given::new(&format!("{text}  config: {{num.partitions: 3}}\n")).objects();
