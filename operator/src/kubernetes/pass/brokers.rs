@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::super::news;
 use super::super::objects::{
-    Blueprint, Objects, claim_changes, config_map_of, is_owned_by, objects,
+    Blueprint, CLUSTER_LABEL, Objects, claim_changes, claims_to_come, config_map_of, is_owned_by,
+    objects,
 };
 use super::write::Written;
 use super::{Live, Pass};
@@ -92,6 +93,10 @@ impl Pass<'_> {
             ));
             return Written::No;
         }
+        if !self.claims_are_free(wanted, ours, live).await {
+            return Written::No;
+        }
+        let mut grown = true;
         for size in changes.grow {
             let key = ObjectKey::new(Some(&self.key.namespace), Some(&size.claim));
             let patch = json!({"spec": {"resources": {"requests": {"storage": size.size}}}});
@@ -102,12 +107,23 @@ impl Pass<'_> {
                     self.context.caches.claims.put(claim);
                     self.wrote = true;
                 }
-                Err(error) => self.failed(
-                    None,
-                    Concern::BrokersReady,
-                    format!("cannot grow claim {} to {}: {error}", size.claim, size.size),
-                ),
+                Err(error) => {
+                    grown = false;
+                    self.failed(
+                        None,
+                        Concern::BrokersReady,
+                        format!(
+                            "cannot grow claim {} to {}: {error}; growing needs allowVolumeExpansion in the claim's \
+                             StorageClass: set it there, or set the volume's size back",
+                            size.claim, size.size
+                        ),
+                    );
+                }
             }
+        }
+        if !grown {
+            // The templates would say a size that not all disks have, and the size could not be set back any more.
+            return Written::No;
         }
         if let (Some(reason), Some(set)) = (changes.recreate, ours) {
             if set.metadata.deletion_timestamp.is_none() {
@@ -127,6 +143,47 @@ impl Pass<'_> {
         let seen = live.stateful_set.as_ref().map(|set| &set.metadata);
         self.apply_over_seen(&caches.stateful_sets, wanted.stateful_set.clone(), seen)
             .await
+    }
+
+    /// Whether the claims that are to be made are not another's: a Cluster's and a volume's name together can spell that of
+    /// another pair, and pods take whatever claim has the name.
+    async fn claims_are_free(
+        &mut self,
+        wanted: &Objects,
+        ours: Option<&StatefulSet>,
+        live: &Live,
+    ) -> bool {
+        let mut names = claims_to_come(&wanted.stateful_set, ours);
+        for claim in &live.claims {
+            names.remove(&claim.name_any());
+        }
+        for name in names {
+            let key = ObjectKey::new(Some(&self.key.namespace), Some(&name));
+            let labels = match self.context.caches.claims.get(&key) {
+                Some(claim) => Some(claim.labels().clone()),
+                // One without our labels is in no cache.
+                None => match self.context.writer.get::<PersistentVolumeClaim>(&key).await {
+                    Ok(claim) => claim.map(|claim| claim.labels().clone()),
+                    Err(error) => {
+                        let message = format!("cannot look whether claim {name} is free: {error}");
+                        self.failed(None, Concern::Ready, message);
+                        return false;
+                    }
+                },
+            };
+            if labels.is_some_and(|labels| labels.get(CLUSTER_LABEL) != Some(&self.key.name)) {
+                self.refusals.push(Refusal::new(
+                    Concern::Ready,
+                    Reason::NameTaken,
+                    format!(
+                        "PersistentVolumeClaim {name} exists and does not belong to this Cluster; delete it, or give the \
+                         volume or the Cluster another name"
+                    ),
+                ));
+                return false;
+            }
+        }
+        true
     }
 
     /// Restarts the broker that the plan names, if new pods would be as wanted.
