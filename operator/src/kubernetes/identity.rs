@@ -79,7 +79,21 @@ pub(super) fn identity(
             named(found),
         )));
     }
-    let voters = marks.iter().find_map(|mark| mark.voters.clone());
+    let mut with_voters = marks.iter().filter(|mark| mark.voters.is_some());
+    let first = with_voters.next();
+    if let Some(first) = first
+        && let Some(second) = with_voters.find(|second| second.voters != first.voters)
+    {
+        return Err(mismatch(format!(
+            "{} holds data of a cluster with voters {:?} and {} of one with voters {:?}; delete the one that is not wanted, \
+             or give the Cluster another name",
+            first.what,
+            first.voters.as_deref().unwrap_or_default(),
+            second.what,
+            second.voters.as_deref().unwrap_or_default(),
+        )));
+    }
+    let voters = first.and_then(|mark| mark.voters.clone());
     Ok(Identity {
         cluster_id: found.or(spec_id).unwrap_or(derived_id).to_owned(),
         voters: voters.unwrap_or(new_voters),
@@ -133,6 +147,23 @@ mod tests {
                 None,
                 vec![claim(Some("a"), None), claim(None, None)],
                 Some(("a", three())),
+            ),
+            (
+                None,
+                vec![
+                    claim(Some("a"), None),
+                    claim(Some("a"), Some("[0]")),
+                    claim(None, Some("[0]")),
+                ],
+                Some(("a", vec![0])),
+            ),
+            (
+                None,
+                vec![
+                    claim(Some("a"), Some("[0]")),
+                    claim(Some("a"), Some("[0,1,2]")),
+                ],
+                None,
             ),
         ] {
             let found = identity(spec, "derived", three(), &marks);
