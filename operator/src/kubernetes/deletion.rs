@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::PropagationPolicy;
@@ -11,11 +14,12 @@ use taffrail_crds::{Cluster, Topic};
 use super::cache::key_of;
 use super::context::Context;
 use super::finalizer::{self, Change};
+use super::identity::{Mark, identity};
 use super::news::{self, News};
-use super::objects::is_owned_by;
+use super::objects::{Names, broker_id, claim_broker, is_owned_by};
 use super::pass::{Live, clusterless, set_finalizers, write_cluster_status, write_topic_statuses};
 use super::queue::Outcome;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, derived_cluster_id};
 use crate::status::deleting_cluster;
 
 /// There is no such Cluster: its Topics say so and are free to go.
@@ -47,22 +51,34 @@ pub(super) async fn clean_up(
     key: &ObjectKey,
     topics: &[Arc<Topic>],
 ) -> (Outcome, bool) {
-    let (failed, mut wrote) = free(context, topics).await;
     let has = cluster
         .finalizers()
         .iter()
         .any(|name| name == finalizer::STORAGE);
+    // A namespace that goes takes all of it along, paused or not.
+    if has && cluster.spec.paused && !context.writer.is_namespace_going(&key.namespace).await {
+        let waits_for = "spec.paused is true: neither brokers nor claims are deleted";
+        let well = say(context, cluster, waits_for).await;
+        let outcome = if well {
+            Outcome::Refused
+        } else {
+            Outcome::Failed
+        };
+        return (outcome, false);
+    }
+    let (failed, mut wrote) = free(context, topics).await;
     if !has {
         // What else it has is for others to take off.
         return (outcome(failed, true), wrote);
     }
     let live = Live::of(&context.caches, key, false);
-    let pods_gone = live.stateful_set.is_none() && live.pods.is_empty();
+    let remains = Remains::of(cluster, key, &live);
+    let pods_gone = remains.stateful_set.is_none() && remains.pods.is_empty();
     let change = finalizer::of_cluster(
         has,
         true,
         cluster.spec.storage.deletion_policy,
-        pods_gone && live.claims.is_empty(),
+        pods_gone && remains.claims.is_empty(),
     );
     if change == Change::Remove {
         let list = finalizer::changed(cluster.finalizers(), finalizer::STORAGE, change);
@@ -76,11 +92,7 @@ pub(super) async fn clean_up(
         };
     }
     let (waits_for, well) = if pods_gone {
-        let standing: Vec<_> = live
-            .claims
-            .iter()
-            .filter(|claim| claim.metadata.deletion_timestamp.is_none())
-            .collect();
+        let standing = standing(&remains.claims);
         let mut well = true;
         if !standing.is_empty() {
             wrote = true;
@@ -100,30 +112,117 @@ pub(super) async fn clean_up(
             };
             news::tell(&context.writer, vec![told]).await;
         }
-        let names: Vec<String> = live.claims.iter().map(ResourceExt::name_any).collect();
         (
-            format!("claims are being deleted: {}", names.join(", ")),
+            format!("claims are being deleted: {}", names(&remains.claims)),
             well,
         )
     } else {
         let mut well = true;
-        if let Some(set) = live.stateful_set.as_ref().filter(|set| {
-            set.metadata.deletion_timestamp.is_none()
-                && cluster
-                    .uid()
-                    .is_some_and(|uid| is_owned_by(&set.metadata, &uid))
-        }) {
+        if let Some(set) = remains
+            .stateful_set
+            .filter(|set| set.metadata.deletion_timestamp.is_none())
+        {
             wrote = true;
             well = delete(context, set).await;
         }
-        let names: Vec<String> = live.pods.iter().map(ResourceExt::name_any).collect();
-        (format!("brokers stop: {}", names.join(", ")), well)
+        for pod in remains.orphans() {
+            wrote = true;
+            well &= delete(context, pod).await;
+        }
+        (format!("brokers stop: {}", names(&remains.pods)), well)
     };
+    let well = say(context, cluster, &waits_for).await && well;
+    (outcome(failed || !well, false), wrote)
+}
+
+/// Says in the status what the deletion waits for; whether that went well.
+async fn say(context: &Context, cluster: &Cluster, waits_for: &str) -> bool {
     let old = cluster.status.clone().unwrap_or_default();
     let generation = cluster.metadata.generation;
-    let status = deleting_cluster(&waits_for, generation, &old, Timestamp::now());
-    let well = write_cluster_status(context, cluster, &status).await && well;
-    (outcome(failed || !well, false), wrote)
+    let status = deleting_cluster(waits_for, generation, &old, Timestamp::now());
+    write_cluster_status(context, cluster, &status).await
+}
+
+/// What a Cluster that is being deleted has, without what merely has its labels or its names.
+struct Remains<'a> {
+    stateful_set: Option<&'a StatefulSet>,
+    pods: Vec<&'a Pod>,
+    /// Claims with its data. Those of another cluster id were never taken up.
+    claims: Vec<&'a PersistentVolumeClaim>,
+}
+
+impl<'a> Remains<'a> {
+    fn of(cluster: &Cluster, key: &ObjectKey, live: &'a Live) -> Self {
+        let uid = cluster.uid().unwrap_or_default();
+        let set = live.stateful_set.as_ref();
+        let stateful_set = set.filter(|set| is_owned_by(&set.metadata, &uid));
+        let others = set.filter(|_| stateful_set.is_none());
+        let others = others.and_then(|set| set.metadata.uid.as_deref());
+        let is_broker = |pod: &&Pod| {
+            broker_id(pod).is_some_and(|id| pod.name_any() == Names::new(key).pod(id))
+                && (others.is_none() || controller(&pod.metadata) != others)
+        };
+        let claims = live.claims.iter();
+        let claims: Vec<_> = claims
+            .filter(|claim| claim_broker(claim).is_some())
+            .collect();
+        let id = cluster_id(cluster, &uid, &claims);
+        let is_ours = |claim: &&PersistentVolumeClaim| {
+            Mark::of("claim", &claim.metadata).cluster_id.as_deref() == Some(id.as_str())
+        };
+        Self {
+            stateful_set,
+            pods: live.pods.iter().filter(is_broker).collect(),
+            claims: claims.into_iter().filter(is_ours).collect(),
+        }
+    }
+
+    /// Pods that nobody else deletes: their StatefulSet is gone, and has left them behind.
+    fn orphans(&self) -> Vec<&'a Pod> {
+        if self.stateful_set.is_some() {
+            return Vec::new();
+        }
+        let mut pods = standing(&self.pods);
+        pods.retain(|pod| controller(&pod.metadata).is_none());
+        pods
+    }
+}
+
+/// The id that the disks say, as while the Cluster stood; where they do not agree it was never told theirs.
+fn cluster_id(cluster: &Cluster, uid: &str, claims: &[&PersistentVolumeClaim]) -> String {
+    let marks: Vec<Mark> = claims
+        .iter()
+        .map(|claim| Mark {
+            voters: None,
+            ..Mark::of("claim", &claim.metadata)
+        })
+        .collect();
+    let spec_id = cluster.spec.cluster_id.as_deref();
+    let derived = derived_cluster_id(uid);
+    match identity(spec_id, &derived, Vec::new(), &marks) {
+        Ok(identity) => identity.cluster_id,
+        Err(_) => spec_id.map_or(derived, str::to_owned),
+    }
+}
+
+/// The UID of an object's controller.
+fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true));
+    controller.map(|owner| owner.uid.as_str())
+}
+
+/// Those that are not being deleted yet.
+fn standing<'a, K: kube::Resource>(objects: &[&'a K]) -> Vec<&'a K> {
+    let standing = objects.iter().copied();
+    standing
+        .filter(|object| object.meta().deletion_timestamp.is_none())
+        .collect()
+}
+
+fn names<K: ResourceExt>(objects: &[&K]) -> String {
+    let names: Vec<String> = objects.iter().map(|object| object.name_any()).collect();
+    names.join(", ")
 }
 
 /// An operator that ends together with its namespace takes off all finalizers there: nobody else would, and what they
@@ -184,5 +283,116 @@ fn outcome(failed: bool, done: bool) -> Outcome {
         (true, _) => Outcome::Failed,
         (false, true) => Outcome::Converged,
         (false, false) => Outcome::UnderWay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn owned(name: &str, owner: Option<&str>) -> Value {
+        let owner = owner.map(|uid| {
+            json!([{
+                "apiVersion": "v1", "kind": "Any", "name": "any", "uid": uid, "controller": true,
+            }])
+        });
+        json!({"metadata": {"name": name, "uid": name, "ownerReferences": owner}})
+    }
+
+    fn claim(name: &str, id: &str) -> Value {
+        let labels = json!({"taffrail.io/cluster": "demo"});
+        let annotations = json!({"taffrail.io/cluster-id": id});
+        json!({"metadata": {"name": name, "labels": labels, "annotations": annotations}})
+    }
+
+    /// The id that the spec names, the owner of the StatefulSet, pods with their owners and claims with their ids; then
+    /// the pods and claims that are the Cluster's, and the pods that have to be deleted one by one.
+    fn check(
+        spec_id: Option<&str>,
+        set: Option<&str>,
+        pods: &[(&str, Option<&str>)],
+        claims: &[(&str, &str)],
+        expected: [&str; 3],
+    ) {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "apiVersion": "taffrail.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": "demo", "namespace": "ns", "uid": "us"},
+            "spec": {"brokers": 3, "clusterId": spec_id, "storage": {"volumes": []}},
+        }))
+        .expect("a Cluster");
+        let set = set.map(|owner| {
+            let mut set = owned("demo-broker", Some(owner));
+            set["spec"] = json!({"selector": {}, "template": {}});
+            serde_json::from_value(set).expect("a StatefulSet")
+        });
+        let pods = pods.iter().map(|(name, owner)| owned(name, *owner));
+        let claims = claims.iter().map(|(name, id)| claim(name, id));
+        let live = Live {
+            stateful_set: set,
+            pods: pods
+                .map(|pod| serde_json::from_value(pod).expect("a pod"))
+                .collect(),
+            claims: claims
+                .map(|claim| serde_json::from_value(claim).expect("a claim"))
+                .collect(),
+            ..Live::default()
+        };
+        let key = ObjectKey::new(Some("ns"), Some("demo"));
+        let remains = Remains::of(&cluster, &key, &live);
+        let found = [
+            names(&remains.pods),
+            names(&remains.claims),
+            names(&remains.orphans()),
+        ];
+        assert_eq!(
+            found,
+            expected,
+            "{pods:?} {claims:?}",
+            pods = live.pods,
+            claims = live.claims
+        );
+    }
+
+    #[test]
+    fn only_what_a_cluster_has_goes_with_it() {
+        let id = derived_cluster_id("us");
+        let id = id.as_str();
+        let (a, b) = ("demo-broker-0", "demo-broker-1");
+        let (one, two) = ("data-demo-broker-0", "data-demo-broker-1");
+        check(
+            None,
+            Some("us"),
+            &[(a, Some("demo-broker")), (b, None)],
+            &[(one, id)],
+            ["demo-broker-0, demo-broker-1", one, ""],
+        );
+        // Left behind by a StatefulSet that was being made anew.
+        check(None, None, &[(a, None), ("debug", None)], &[], [a, "", a]);
+        // Another's StatefulSet holds up nothing.
+        check(
+            None,
+            Some("them"),
+            &[(a, Some("demo-broker")), (b, None)],
+            &[],
+            [b, "", b],
+        );
+        // Data that was there before the Cluster is its own once taken up, and not if it never was.
+        check(
+            None,
+            None,
+            &[],
+            &[(one, "old"), (two, "old")],
+            ["", "data-demo-broker-0, data-demo-broker-1", ""],
+        );
+        check(Some("new"), None, &[], &[(one, "old")], ["", "", ""]);
+        check(None, None, &[], &[(one, id), (two, "old")], ["", one, ""]);
+        check(
+            None,
+            None,
+            &[],
+            &[("backup", id), ("data-x-broker-0", id)],
+            ["", "", ""],
+        );
     }
 }
