@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::metrics::Metrics;
 
@@ -121,30 +121,45 @@ pub(super) async fn hold(
         renewed: None,
     };
     loop {
-        let answered = holder.turn().await;
-        let now = Instant::now();
-        let leading = holder
-            .renewed
-            .is_some_and(|renewed| now.saturating_duration_since(renewed) < GIVE_UP_AFTER);
-        leads.send_if_modified(|before| {
-            if *before != leading {
-                let identity = &holder.candidate.identity;
-                if leading {
-                    tracing::info!(%identity, "this operator leads");
-                } else {
-                    tracing::warn!(%identity, "this operator leads no more");
-                }
-            }
-            std::mem::replace(before, leading) != leading
-        });
-        let pause = match (leading, answered) {
+        // No answer and no pause is waited for any longer than the lead lasts.
+        let answered = within(leads_until(holder.renewed), holder.turn()).await;
+        let leading = holder.announce(&leads);
+        let pause = match (leading, answered == Some(true)) {
             (true, true) => RENEW_EVERY,
             // Tried again soon, while there is time left.
             (true, false) => Duration::from_secs(1),
             (false, _) => LOOK_EVERY,
         };
-        sleep(pause).await;
+        within(leads_until(holder.renewed), sleep(pause)).await;
+        holder.announce(&leads);
     }
+}
+
+/// Until when a holder leads that has written the Lease at this time; none if that is over. Others wait `DURATION` from
+/// when they saw it written, which was later.
+fn leads_until(renewed: Option<Instant>) -> Option<Instant> {
+    let end = renewed? + GIVE_UP_AFTER;
+    (end > Instant::now()).then_some(end)
+}
+
+/// What a future ends in, or none if it does not by this time.
+async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => timeout_at(end.into(), future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+/// Whether the Lease is known to be in another's hands, so that what there is to write is for that one to write.
+pub(super) async fn is_anothers(client: Client, candidate: &Candidate, metrics: &Metrics) -> bool {
+    let api: Api<Lease> = Api::namespaced(client, &candidate.namespace);
+    metrics.api_request("get", "Lease");
+    let found = timeout(REQUEST_WAIT_MAX, api.get_opt(&candidate.lease)).await;
+    let lease = found.ok().and_then(Result::ok).flatten();
+    lease.is_some_and(|lease| {
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        holder.is_some_and(|holder| !holder.is_empty() && holder != candidate.identity)
+    })
 }
 
 /// Gives the Lease up, so that another need not wait for it to age. Best effort: it ages anyway.
@@ -181,6 +196,23 @@ struct Holder {
 }
 
 impl Holder {
+    /// Says in `leads` whether it leads at this moment, if that has changed.
+    fn announce(&self, leads: &watch::Sender<bool>) -> bool {
+        let leading = leads_until(self.renewed).is_some();
+        leads.send_if_modified(|before| {
+            if *before != leading {
+                let identity = &self.candidate.identity;
+                if leading {
+                    tracing::info!(%identity, "this operator leads");
+                } else {
+                    tracing::warn!(%identity, "this operator leads no more");
+                }
+            }
+            std::mem::replace(before, leading) != leading
+        });
+        leading
+    }
+
     /// Looks and writes once; says whether that went well.
     async fn turn(&mut self) -> bool {
         let began = Instant::now();
@@ -315,6 +347,26 @@ mod tests {
         ] {
             assert_eq!(decide("me", seen.as_ref(), now), expected, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn lead_ends_by_itself_before_another_begins() {
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        assert_eq!(leads_until(None), None);
+        assert!(leads_until(ago(0)).is_some() && leads_until(ago(8)).is_some());
+        assert_eq!(leads_until(ago(11)), None);
+        assert!(GIVE_UP_AFTER + REQUEST_WAIT_MAX < DURATION);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let soon = Instant::now() + Duration::from_millis(20);
+            let silent = std::future::pending::<bool>();
+            assert_eq!(within(Some(soon), silent).await, None);
+            assert_eq!(within(Some(soon), async { true }).await, Some(true));
+            assert_eq!(within(None, async { true }).await, Some(true));
+        });
     }
 
     #[test]

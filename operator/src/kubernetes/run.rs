@@ -1,7 +1,7 @@
 //! `taffrail-operator run`: sets up client, watches, leader election and HTTP, then runs passes until it is told to
 //! stop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch as signal_watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep_until, timeout};
 
 use super::KubernetesError;
@@ -104,13 +104,13 @@ async fn run_until_told(arguments: &RunArguments) -> Result<(), KubernetesError>
             .clone()
             .filter(|policy| !policy.is_empty()),
     ));
-    let mut passes = JoinSet::new();
+    let mut passes = Passes::default();
     loop {
         let leads = *leading.borrow_and_update();
         metrics.set_leader(leads);
         if !leads && !passes.is_empty() {
             // Another may write from now on.
-            passes.shutdown().await;
+            passes.give_up().await;
             dirty.abandon();
         }
         let next = if leads && caches.incomplete().is_empty() {
@@ -125,17 +125,20 @@ async fn run_until_told(arguments: &RunArguments) -> Result<(), KubernetesError>
             _ = terminated.recv() => break,
             _ = leading.changed() => {}
             () = dirty.changed() => {}
-            Some(ended) = passes.join_next() => pass_ended(&dirty, ended),
+            Some((key, outcome)) = passes.ended() => dirty.ended(&key, outcome),
             () = sleep_until(alarm.into()) => {}
         }
     }
     tracing::info!("stops");
     let leads = *leading.borrow();
-    let ends = async { while passes.join_next().await.is_some() {} };
+    let ends = async { while passes.ended().await.is_some() {} };
     if timeout(STOP_WAIT_MAX, ends).await.is_err() {
-        passes.shutdown().await;
+        passes.give_up().await;
     }
-    deletion::leave_namespace(&context, &own_namespace).await;
+    // Without a Lease, which goes with its namespace too, there is no other that would do it.
+    if !lease::is_anothers(client.clone(), &candidate, &metrics).await {
+        deletion::leave_namespace(&context, &own_namespace).await;
+    }
     election.abort();
     if leads {
         lease::release(client, &candidate, &metrics).await;
@@ -144,40 +147,59 @@ async fn run_until_told(arguments: &RunArguments) -> Result<(), KubernetesError>
 }
 
 /// Starts what is due; says when something will be.
-fn start_passes(
-    passes: &mut JoinSet<(ObjectKey, Outcome)>,
-    context: &Arc<Context>,
-    dirty: &Dirty,
-) -> Option<Instant> {
+fn start_passes(passes: &mut Passes, context: &Arc<Context>, dirty: &Dirty) -> Option<Instant> {
     loop {
         match dirty.next(PASSES_MAX) {
             Next::Wait(until) => return until,
             Next::Start(key) => {
                 let context = Arc::clone(context);
-                passes.spawn(async move {
+                passes.start(key.clone(), async move {
                     let pass = timeout(PASS_WAIT_MAX, pass::run(&context, &key));
-                    let outcome = pass.await.unwrap_or_else(|_| {
+                    pass.await.unwrap_or_else(|_| {
                         tracing::warn!(cluster = %key, "a pass took too long and was given up");
                         Outcome::Failed
-                    });
-                    (key, outcome)
+                    })
                 });
             }
         }
     }
 }
 
-fn pass_ended(dirty: &Dirty, ended: Result<(ObjectKey, Outcome), tokio::task::JoinError>) {
-    match ended {
-        Ok((key, outcome)) => {
-            tracing::debug!(cluster = %key, ?outcome, "a pass ended");
-            dirty.ended(&key, outcome);
-        }
-        Err(error) => {
-            // Which one it was is not known any more; all are looked at again.
-            tracing::error!(%error, "a pass broke off");
-            dirty.abandon();
-        }
+/// Passes under way, each of its own Cluster: one that breaks off concerns no other.
+#[derive(Default)]
+struct Passes {
+    tasks: JoinSet<Outcome>,
+    keys: HashMap<Id, ObjectKey>,
+}
+
+impl Passes {
+    fn start(&mut self, key: ObjectKey, pass: impl Future<Output = Outcome> + Send + 'static) {
+        let task = self.tasks.spawn(pass);
+        self.keys.insert(task.id(), key);
+    }
+
+    /// The next that ends; none if none is under way.
+    async fn ended(&mut self) -> Option<(ObjectKey, Outcome)> {
+        let (id, outcome) = match self.tasks.join_next_with_id().await? {
+            Ok(ended) => ended,
+            Err(error) => {
+                let cluster = self.keys.get(&error.id()).map(tracing::field::display);
+                tracing::error!(cluster, %error, "a pass broke off");
+                (error.id(), Outcome::Failed)
+            }
+        };
+        let key = self.keys.remove(&id)?;
+        tracing::debug!(cluster = %key, ?outcome, "a pass ended");
+        Some((key, outcome))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    async fn give_up(&mut self) {
+        self.tasks.shutdown().await;
+        self.keys.clear();
     }
 }
 
@@ -269,5 +291,32 @@ mod tests {
         assert!(readiness(&[]).status.starts_with("200"));
         let page = readiness(&["pods", "nodes"]);
         assert!(page.status.starts_with("503") && page.body.contains("pods, nodes"));
+    }
+
+    #[test]
+    fn a_pass_that_breaks_off_fails_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let key = |name: &str| ObjectKey::new(Some("ns"), Some(name));
+            let mut passes = Passes::default();
+            async fn broken() -> Outcome {
+                panic!("broken")
+            }
+            passes.start(key("a"), broken());
+            passes.start(key("b"), async { Outcome::Converged });
+            let mut ended = Vec::new();
+            while let Some((key, outcome)) = passes.ended().await {
+                ended.push((key.name, outcome));
+            }
+            ended.sort_by(|one, other| one.0.cmp(&other.0));
+            let expected = [("a", Outcome::Failed), ("b", Outcome::Converged)];
+            assert_eq!(
+                ended,
+                expected.map(|(name, outcome)| (name.to_owned(), outcome))
+            );
+            assert!(passes.is_empty() && passes.keys.is_empty());
+        });
     }
 }
