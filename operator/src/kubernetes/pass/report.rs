@@ -9,7 +9,9 @@ use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
-use taffrail_crds::{Cluster, ClusterStatus, Condition, ConditionStatus, Topic, TopicStatus};
+use taffrail_crds::{
+    Cluster, ClusterStatus, Condition, ConditionStatus, DeletionPolicy, Topic, TopicStatus,
+};
 
 use super::super::api::Severity;
 use super::super::cache::key_of;
@@ -114,13 +116,16 @@ impl Pass<'_> {
         outcome(failed, all_ready, plan)
     }
 
-    /// Writes down the id of a topic as soon as it is made: should this operator end before its report, the next one
-    /// knows whose the topic is.
+    /// Notes the id of a topic that was made. If it is to be deleted with its Topic, it is written down at once: should
+    /// this operator end before its report, the next one knows whose the topic is.
     pub(super) async fn record_created(&mut self, key: ObjectKey, id: String) {
         self.created.insert(key.clone(), id);
         let Some(topic) = self.context.caches.topics.get(&key) else {
             return;
         };
+        if topic.spec.deletion_policy == DeletionPolicy::Retain {
+            return;
+        }
         let status = self.status_before(&topic, &key);
         // If that fails, the report tries again.
         write_topic_statuses(self.context, vec![(topic, status)]).await;
