@@ -24,7 +24,7 @@ const EXIT_MS: i64 = 10_000;
 
 /// Grace period where the spec says nothing, in seconds. A namespace that is deleted is looked at again only after half of
 /// it, so a longer one holds up everything else in there.
-const GRACE_S: i64 = 60;
+const GRACE_S: i64 = 45;
 
 /// The ConfigMap that new pods are to use.
 pub fn config_map(blueprint: &Blueprint<'_>) -> ConfigMap {
