@@ -14,7 +14,7 @@ use taffrail_crds::{Cluster, Topic};
 use super::cache::key_of;
 use super::context::Context;
 use super::finalizer::{self, Change};
-use super::identity::{Mark, identity};
+use super::identity::Mark;
 use super::news::{self, News};
 use super::objects::{Names, broker_id, claim_broker, is_owned_by};
 use super::pass::{Live, clusterless, set_finalizers, write_cluster_status, write_topic_statuses};
@@ -166,7 +166,7 @@ impl<'a> Remains<'a> {
         let claims: Vec<_> = claims
             .filter(|claim| claim_broker(claim).is_some())
             .collect();
-        let id = cluster_id(cluster, &uid, &claims);
+        let id = cluster_id(cluster, &uid);
         let is_ours = |claim: &&PersistentVolumeClaim| {
             Mark::of("claim", &claim.metadata).cluster_id.as_deref() == Some(id.as_str())
         };
@@ -188,21 +188,13 @@ impl<'a> Remains<'a> {
     }
 }
 
-/// The id that the disks say, as while the Cluster stood; where they do not agree it was never told theirs.
-fn cluster_id(cluster: &Cluster, uid: &str, claims: &[&PersistentVolumeClaim]) -> String {
-    let marks: Vec<Mark> = claims
-        .iter()
-        .map(|claim| Mark {
-            voters: None,
-            ..Mark::of("claim", &claim.metadata)
-        })
-        .collect();
-    let spec_id = cluster.spec.cluster_id.as_deref();
-    let derived = derived_cluster_id(uid);
-    match identity(spec_id, &derived, Vec::new(), &marks) {
-        Ok(identity) => identity.cluster_id,
-        Err(_) => spec_id.map_or(derived, str::to_owned),
-    }
+/// The id that the brokers told, which is that of data that was there before and was taken up; else what the Cluster would
+/// have given its own. It must not follow from the claims that are left: once its own are gone, another's are.
+fn cluster_id(cluster: &Cluster, uid: &str) -> String {
+    let told = cluster.status.as_ref();
+    let told = told.and_then(|status| status.cluster_id.clone());
+    told.or_else(|| cluster.spec.cluster_id.clone())
+        .unwrap_or_else(|| derived_cluster_id(uid))
 }
 
 /// The UID of an object's controller.
@@ -309,7 +301,7 @@ mod tests {
     /// The id that the spec names, the owner of the StatefulSet, pods with their owners and claims with their ids; then
     /// the pods and claims that are the Cluster's, and the pods that have to be deleted one by one.
     fn check(
-        spec_id: Option<&str>,
+        (spec_id, told_id): (Option<&str>, Option<&str>),
         set: Option<&str>,
         pods: &[(&str, Option<&str>)],
         claims: &[(&str, &str)],
@@ -319,6 +311,7 @@ mod tests {
             "apiVersion": "taffrail.io/v1alpha1", "kind": "Cluster",
             "metadata": {"name": "demo", "namespace": "ns", "uid": "us"},
             "spec": {"brokers": 3, "clusterId": spec_id, "storage": {"volumes": []}},
+            "status": told_id.map(|id| json!({"clusterId": id})),
         }))
         .expect("a Cluster");
         let set = set.map(|owner| {
@@ -361,17 +354,23 @@ mod tests {
         let (a, b) = ("demo-broker-0", "demo-broker-1");
         let (one, two) = ("data-demo-broker-0", "data-demo-broker-1");
         check(
-            None,
+            (None, None),
             Some("us"),
             &[(a, Some("demo-broker")), (b, None)],
             &[(one, id)],
             ["demo-broker-0, demo-broker-1", one, ""],
         );
         // Left behind by a StatefulSet that was being made anew.
-        check(None, None, &[(a, None), ("debug", None)], &[], [a, "", a]);
+        check(
+            (None, None),
+            None,
+            &[(a, None), ("debug", None)],
+            &[],
+            [a, "", a],
+        );
         // Another's StatefulSet holds up nothing.
         check(
-            None,
+            (None, None),
             Some("them"),
             &[(a, Some("demo-broker")), (b, None)],
             &[],
@@ -379,16 +378,19 @@ mod tests {
         );
         // Data that was there before the Cluster is its own once taken up, and not if it never was.
         check(
-            None,
+            (None, Some("old")),
             None,
             &[],
             &[(one, "old"), (two, "old")],
             ["", "data-demo-broker-0, data-demo-broker-1", ""],
         );
-        check(Some("new"), None, &[], &[(one, "old")], ["", "", ""]);
-        check(None, None, &[], &[(one, id), (two, "old")], ["", one, ""]);
+        let never = (None, None);
+        check(never, None, &[], &[(two, "old")], ["", "", ""]);
+        let asked_for = (Some("new"), None);
+        check(asked_for, None, &[], &[(one, "old")], ["", "", ""]);
+        check(never, None, &[], &[(one, id), (two, "old")], ["", one, ""]);
         check(
-            None,
+            never,
             None,
             &[],
             &[("backup", id), ("data-x-broker-0", id)],
