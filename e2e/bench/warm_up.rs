@@ -1,5 +1,6 @@
 //! Load before a JVM is measured, so that its figures are those of compiled code.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -7,19 +8,29 @@ use anyhow::Result;
 use crate::cell::{self, Cell};
 use crate::peer::Peer;
 
+/// For brokers to learn of a topic, and to get rid of it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Counts the topics.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// Produces, consumes and sends single records until the time is over.
 pub(crate) fn warm_up(peer: &Peer, seconds: u64) -> Result<()> {
-    const TOPIC: &str = "warm-up";
     eprintln!("bench: {seconds} s of load to warm up {}", peer.kind());
     let start = Instant::now();
     let partitions = if peer.pids().len() > 1 { 12 } else { 1 };
     while start.elapsed() < Duration::from_secs(seconds) {
-        peer.create_topic(TOPIC, partitions)?;
+        // A new name each time, and a moment for every broker to know it: one that still knows the last topic of a name, or not yet
+        // this one, refuses its id.
+        let topic = format!("warm-up-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let topic = topic.as_str();
+        peer.create_topic(topic, partitions)?;
+        std::thread::sleep(PAUSE);
         let partitions = partitions.to_string();
         let produce = [
             "produce",
             "--topic",
-            TOPIC,
+            topic,
             "--acks",
             "all",
             "--partitions",
@@ -47,7 +58,7 @@ pub(crate) fn warm_up(peer: &Peer, seconds: u64) -> Result<()> {
             [
                 "consume",
                 "--topic",
-                TOPIC,
+                topic,
                 "--count",
                 "200000",
                 "--partitions",
@@ -61,7 +72,7 @@ pub(crate) fn warm_up(peer: &Peer, seconds: u64) -> Result<()> {
                 [
                     "small",
                     "--topic",
-                    TOPIC,
+                    topic,
                     "--connections",
                     "16",
                     "--seconds",
@@ -70,8 +81,8 @@ pub(crate) fn warm_up(peer: &Peer, seconds: u64) -> Result<()> {
                 .iter(),
             )?;
         }
-        peer.delete_topic(TOPIC)?;
-        std::thread::sleep(Duration::from_secs(1));
+        peer.delete_topic(topic)?;
+        std::thread::sleep(PAUSE);
     }
     Ok(())
 }
