@@ -4,6 +4,7 @@
 #   IMAGE, CLIENT_IMAGE   names of the images
 #   SUITES                test targets to run (kubernetes kubernetes_zones)
 #   TESTS                 arguments for the test binaries, as a test's name
+#   E2E_WHERE_POSSIBLE    leaves the tests out, and says so, on a machine that cannot hold a cluster
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -59,7 +60,12 @@ phase "system packages" "$here/install.sh"
 if [ $where = foreign ]; then
   phase "kubectl and helm" "$here/build.sh" kubectl helm
 else
-  "$bed" check
+  if ! reason=$("$bed" check 2>&1); then
+    say "$reason"
+    [ -n "${E2E_WHERE_POSSIBLE:-}" ] || exit 1
+    say "NOT RUN: the tests on Kubernetes are left out, because this machine cannot hold a cluster"
+    exit 0
+  fi
   phase "Kubernetes, helm" "$here/build.sh"
   phase "release build and images" make --no-print-directory image client-image IMAGE="$IMAGE" CLIENT_IMAGE="$CLIENT_IMAGE"
 fi
