@@ -77,10 +77,10 @@ impl Client {
     /// The command that runs this crate's client program in the pod; its words follow.
     pub fn program(&self) -> Command {
         self.exec(&[
-            "/work/loader",
+            "/scratch/loader",
             "--library-path",
-            "/work",
-            "/work/taffrail-e2e-client",
+            "/scratch",
+            "/scratch/taffrail-e2e-client",
         ])
     }
 
@@ -120,7 +120,7 @@ impl Client {
             &[],
         )?;
         run(
-            &mut self.exec(&["tar", "-xf", "-", "-C", "/work"]),
+            &mut self.exec(&["tar", "-xf", "-", "-C", "/scratch"]),
             &archive,
         )?;
         Ok(())
@@ -150,7 +150,7 @@ fn pod(image: &str) -> Value {
                     "readOnlyRootFilesystem": true,
                     "capabilities": {"drop": ["ALL"]},
                 },
-                "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+                "volumeMounts": [{"name": "work", "mountPath": "/scratch"}],
             }],
             "volumes": [{"name": "work", "emptyDir": {}}],
         },
