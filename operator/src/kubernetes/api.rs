@@ -160,13 +160,9 @@ impl Writer {
         patch: &Value,
     ) -> Result<K, ApiError> {
         let api = self.api::<K>(key);
-        let parameters = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
         self.request::<K, _>(
             "patch",
-            api.patch(&key.name, &parameters, &Patch::Merge(patch)),
+            api.patch(&key.name, &merging(), &Patch::Merge(patch)),
         )
         .await
     }
@@ -178,14 +174,10 @@ impl Writer {
         status: &Value,
     ) -> Result<K, ApiError> {
         let api = self.api::<K>(key);
-        let parameters = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
         let patch = json!({ "status": status });
         self.request::<K, _>(
             "patch",
-            api.patch_status(&key.name, &parameters, &Patch::Merge(&patch)),
+            api.patch_status(&key.name, &merging(), &Patch::Merge(&patch)),
         )
         .await
     }
@@ -340,6 +332,14 @@ fn cut(text: &str, bytes_max: usize) -> String {
         end -= 1;
     }
     format!("{}{CUT}", &text[..end])
+}
+
+/// Parameters of a merge patch in the operator's name.
+fn merging() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 #[cfg(test)]
