@@ -24,6 +24,8 @@ const STEAL_PERCENT_MAX: f64 = 2.0;
 const REPEATS_MAX: usize = 3;
 /// Between two runs: files go, buffers are written, JVMs collect.
 const PAUSE: Duration = Duration::from_millis(1500);
+/// How often a topic is read for one cell: the kernel tells CPU time in hundredths of a second, and one pass takes a dozen of them.
+const PASSES: u64 = 5;
 
 /// Figures by name, in the order in which they are printed.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +96,11 @@ fn measure_once(row: &Row, peer: &mut Peer) -> Result<Cell> {
             let arguments = client_arguments(
                 "consume",
                 topic,
-                &[("--count", count), ("--partitions", partitions(row)?)],
+                &[
+                    ("--count", count),
+                    ("--partitions", partitions(row)?),
+                    ("--passes", PASSES),
+                ],
             );
             run_client(peer, &arguments, per_gb)
         }),

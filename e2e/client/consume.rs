@@ -1,4 +1,4 @@
-//! Reads a topic by `assign` from its start and measures from the first record to the last.
+//! Reads a topic by `assign` from its start, once or several times, and measures from the first record of a pass to its last.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,9 @@ pub(crate) struct Consume {
     /// How many records to read.
     #[arg(long)]
     count: u64,
+    /// How many times to read them.
+    #[arg(long, default_value_t = 1)]
+    passes: u64,
 }
 
 impl Consume {
@@ -40,21 +43,26 @@ impl Consume {
         for partition in 0..self.partitions {
             assignment.add_partition_offset(&self.target.topic, partition, Offset::Beginning)?;
         }
-        consumer.assign(&assignment)?;
-        let queue = consumer.poll(IDLE_LIMIT).context("no first record")??;
-        let (mut count, mut bytes) = (1u64, queue.payload_len() as u64);
-        drop(queue);
-        let start = Instant::now();
-        while count < self.count {
-            let Some(message) = consumer.poll(IDLE_LIMIT) else {
-                bail!("only {count} of {} records came", self.count)
-            };
-            bytes += message?.payload_len() as u64;
+        let (mut count, mut bytes, mut taken) = (0u64, 0u64, Duration::ZERO);
+        for pass in 1..=self.passes {
+            consumer.assign(&assignment)?;
+            let first = consumer.poll(IDLE_LIMIT).context("no first record")??;
+            bytes += first.payload_len() as u64;
             count += 1;
+            drop(first);
+            let start = Instant::now();
+            while count < self.count * pass {
+                let Some(message) = consumer.poll(IDLE_LIMIT) else {
+                    bail!("only {count} of {} records came", self.count * pass)
+                };
+                bytes += message?.payload_len() as u64;
+                count += 1;
+            }
+            taken += start.elapsed();
         }
         println!(
             "{}",
-            json!({ "messages": count, "bytes": bytes, "seconds": start.elapsed().as_secs_f64() })
+            json!({ "messages": count, "bytes": bytes, "seconds": taken.as_secs_f64() })
         );
         Ok(())
     }
