@@ -200,6 +200,8 @@ configs! {
         "How long a voter waits for the controller before it stands for election, in milliseconds.";
     "metadata.log.dir" metadata_log_dir: Option<String> = None, Any, ReadOnly, [],
         "The folder of the metadata log; the first of log.dirs if not set.";
+    "leader.imbalance.per.broker.percentage" leader_imbalance_per_broker_percentage: i32 = Some("10"), AtLeast(0), ReadOnly, [],
+        "How much of what it should lead a broker may lack without it being given back, in percent.";
     "metadata.log.max.record.bytes.between.snapshots" metadata_log_max_record_bytes_between_snapshots: i64 = Some("20971520"), AtLeast(1), ReadOnly, [],
         "How many bytes of metadata records are kept before a snapshot replaces them.";
     "controlled.shutdown.enable" controlled_shutdown_enable: bool = Some("true"), Any, ReadOnly, [],

@@ -1,14 +1,10 @@
-//! Elections that someone asks for, and the regular return of leadership to preferred replicas.
+//! Elections that someone asks for.
 
 use super::election::{Change, Preference, partition_record};
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
-use crate::ids::{BrokerId, TopicPartition};
-use crate::metadata::{Partition, Record};
-
-/// Kafka's limit of elections in one decision (`ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`): 1,000 partition records of
-/// about 100 bytes are a small entry.
-const REBALANCED_PARTITIONS_MAX: usize = 1000;
+use crate::ids::TopicPartition;
+use crate::metadata::{Partition, Record, named_with_standing};
 
 /// Who shall lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,26 +49,7 @@ impl Controller {
         Decision { records, reply }
     }
 
-    /// Gives leadership back to preferred replicas that could lead, up to a limit.
-    pub(super) fn rebalance_leaders(&self) -> Decision<()> {
-        let is_out_of_place = |state: &Partition| {
-            let preferred = state.replicas.first();
-            let could_lead = |id: &BrokerId| state.isr.contains(id) && self.image.is_active(*id);
-            state.leader.as_ref() != preferred && preferred.is_some_and(could_lead)
-        };
-        let out_of_place = self
-            .image
-            .partitions()
-            .filter(|(_, state)| is_out_of_place(state));
-        let mut records = Vec::new();
-        for (partition, _) in out_of_place.take(REBALANCED_PARTITIONS_MAX) {
-            // A refusal means that there is nothing to do after all.
-            let _ = self.elect_leader(ElectionType::Preferred, partition, &mut records);
-        }
-        Decision { records, reply: () }
-    }
-
-    fn elect_leader(
+    pub(super) fn elect_leader(
         &self,
         election: ElectionType,
         partition: TopicPartition,
@@ -104,8 +81,8 @@ impl Controller {
         };
         if !elected {
             return Err(match election {
-                ElectionType::Preferred => ErrorKind::PreferredLeaderNotAvailable.into(),
-                ElectionType::Unclean => ErrorKind::EligibleLeadersNotAvailable.into(),
+                ElectionType::Preferred => self.preferred_not_available(old),
+                ElectionType::Unclean => self.nobody_available(old),
             });
         }
         records.push(partition_record(
@@ -114,5 +91,25 @@ impl Controller {
             next,
         ));
         Ok(())
+    }
+
+    fn preferred_not_available(&self, state: &Partition) -> ApiError {
+        let preferred = state
+            .replicas
+            .first()
+            .copied()
+            .into_iter()
+            .collect::<Vec<_>>();
+        let named = named_with_standing(&self.image, &preferred);
+        let in_sync = preferred.iter().all(|id| state.isr.contains(id));
+        let why = if in_sync { "" } else { " and not in sync" };
+        let message = format!("The preferred leader is broker {named}{why}.");
+        ApiError::new(ErrorKind::PreferredLeaderNotAvailable, message)
+    }
+
+    fn nobody_available(&self, state: &Partition) -> ApiError {
+        let named = named_with_standing(&self.image, &state.replicas);
+        let message = format!("No replica is on an active broker; they are on {named}.");
+        ApiError::new(ErrorKind::EligibleLeadersNotAvailable, message)
     }
 }

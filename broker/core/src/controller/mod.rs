@@ -13,6 +13,7 @@ mod election;
 mod partitions;
 mod producer_ids;
 mod reassignment;
+mod rebalance;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ pub struct ControllerConfig {
     /// `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`: leadership goes back to preferred
     /// replicas this often.
     pub leader_rebalance_interval: Option<Duration>,
+    /// `leader.imbalance.per.broker.percentage`: a broker that lacks no more of the partitions it should lead is left alone.
+    pub leader_imbalance_percentage: usize,
     /// Brokers without these listeners get no replicas of topics that the controller places; for clusters whose
     /// operator sets endpoints from outside.
     pub placement_listeners: Vec<String>,
@@ -66,6 +69,7 @@ impl Default for ControllerConfig {
             min_insync_replicas: 1,
             unclean_leader_election: false,
             leader_rebalance_interval: Some(Duration::from_secs(300)),
+            leader_imbalance_percentage: 10,
             placement_listeners: Vec::new(),
             placement_needs_rack: false,
         }
@@ -179,11 +183,7 @@ impl Controller {
             return fencing;
         }
         if self.next_rebalance.is_some_and(|due| due <= now) {
-            self.next_rebalance = self
-                .config
-                .leader_rebalance_interval
-                .map(|interval| now + interval);
-            return self.rebalance_leaders();
+            return self.rebalance_leaders(now);
         }
         Decision::reply(())
     }

@@ -5,7 +5,9 @@
 mod changes;
 mod image;
 mod record;
+mod standing;
 
 pub use changes::Changes;
 pub use image::{Broker, Endpoints, Image, Topic};
 pub use record::{ConfigResource, Listener, Partition, Record};
+pub use standing::{named_with_standing, standing, why_leaderless};

@@ -151,6 +151,8 @@ fn controller_config<E: Env>(broker: &Broker<E>) -> ControllerConfig {
         leader_rebalance_interval: config
             .auto_leader_rebalance_enable
             .then(|| Duration::from_secs(rebalance)),
+        leader_imbalance_percentage: usize::try_from(config.leader_imbalance_per_broker_percentage)
+            .unwrap_or(usize::MAX),
         ..ControllerConfig::default()
     }
 }

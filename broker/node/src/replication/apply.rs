@@ -43,7 +43,7 @@ impl<E: Env> Broker<E> {
         for id in self.touched(new, &changes) {
             self.apply_partition(new, id);
         }
-        self.count_unclean_elections(old, new, &changes);
+        self.report_elections(old, new, &changes);
         self.groups.apply_metadata(self, old, new, &changes);
     }
 
@@ -220,19 +220,6 @@ impl<E: Env> Broker<E> {
                 let log_config = log_config(&config, self.env.random());
                 let settings = replica_settings(&config, &self.config);
                 partition.handle_config(&config, log_config, settings, self.env.now());
-            }
-        }
-    }
-
-    fn count_unclean_elections(&self, old: &Image, new: &Image, changes: &Changes) {
-        for id in &changes.partitions {
-            let was = old.partition(*id).is_some_and(|state| state.recovering);
-            let Some(state) = new.partition(*id) else {
-                continue;
-            };
-            if state.recovering && !was && old.cluster_id().is_some() {
-                self.metrics().unclean_leader_elections.inc();
-                tracing::warn!(partition = %id, leader = ?state.leader, "a leader was elected without proof that it has every acknowledged record");
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod apply;
 mod directories;
+mod elections;
 mod fetch_answer;
 mod fetcher;
 mod flush_queue;

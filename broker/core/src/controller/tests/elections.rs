@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::cluster::{Cluster, kind};
+use super::cluster::{Cluster, ids, kind};
 use crate::controller::{
-    AlterConfigs, ConfigChange, ConfigOperation, ConfigRules, ControllerConfig, ElectionType,
+    AlterConfigs, ConfigChange, ConfigOperation, ConfigRules, ControllerConfig, CreateTopic,
+    ElectionType,
 };
 use crate::error::ErrorKind;
-use crate::ids::TopicPartition;
+use crate::ids::{BrokerId, DirectoryId, TopicId, TopicPartition};
 use crate::metadata::ConfigResource;
 
 /// What happens to a partition on brokers 0, 1, 2 with `min.insync.replicas` 2, and its state after each step.
@@ -182,6 +183,27 @@ fn who_fsyncs_before_it_acknowledges_stays_eligible_after_a_kill() {
     );
 }
 
+/// However cleanly it stopped, and although its topics fsync before they acknowledge.
+#[test]
+fn a_broker_without_one_of_its_directories_has_lost_what_was_there() {
+    let check = |flush_ack: bool| {
+        let mut cluster = Cluster::new(3);
+        let partition = cluster.topic("a", &[0, 1]);
+        if flush_ack {
+            set_config(&mut cluster, "taffrail.flush", "ack");
+        }
+        cluster.fence(1);
+        assert_eq!(cluster.show(partition), "0/0/1");
+        let epoch = cluster.epoch(1);
+        let mut registration = cluster.registration(1, Some(epoch));
+        registration.directories = vec![DirectoryId([77; 16])];
+        cluster.register(&registration).unwrap();
+        assert_eq!(cluster.show(partition), "0/0/");
+    };
+    check(false);
+    check(true);
+}
+
 #[test]
 fn unclean_elections_only_where_allowed_or_asked_for() {
     check(
@@ -286,6 +308,106 @@ fn leadership_returns_to_preferred_replicas_when_that_is_due() {
         cluster.state(partition).partition_epoch.0,
         3,
         "nothing to do"
+    );
+}
+
+#[test]
+fn leadership_returns_only_to_brokers_that_lack_more_than_their_percentage() {
+    let check = |led_elsewhere: usize, percentage: usize, expected: usize| {
+        let mut cluster = Cluster::empty(ControllerConfig {
+            leader_imbalance_percentage: percentage,
+            session_timeout: Duration::from_secs(1_000_000),
+            ..ControllerConfig::default()
+        });
+        for id in 0..2 {
+            cluster.start(id);
+        }
+        let name = |number: usize| format!("t{number}");
+        let moved: Vec<_> = (0..led_elsewhere)
+            .map(|number| cluster.topic(&name(number), &[0, 1]))
+            .collect();
+        cluster.fence(0);
+        cluster.unfence(0);
+        for partition in &moved {
+            cluster.propose_isr(*partition, &[1, 0]).unwrap();
+        }
+        for number in led_elsewhere..10 {
+            cluster.topic(&name(number), &[0, 1]);
+        }
+        cluster.pass(Duration::from_secs(300));
+        let away = moved
+            .iter()
+            .filter(|partition| cluster.state(**partition).leader == Some(BrokerId(1)));
+        assert_eq!(
+            away.count(),
+            expected,
+            "{led_elsewhere} of 10, {percentage} %"
+        );
+    };
+    check(1, 10, 1);
+    check(2, 10, 0);
+    check(2, 20, 2);
+    check(1, 0, 0);
+}
+
+#[test]
+fn more_partitions_than_one_entry_takes_return_at_once() {
+    let mut cluster = Cluster::empty(ControllerConfig {
+        session_timeout: Duration::from_secs(1_000_000),
+        ..ControllerConfig::default()
+    });
+    for id in 0..2 {
+        cluster.start(id);
+    }
+    let request = CreateTopic {
+        name: "many".to_owned(),
+        topic_id: TopicId([200; 16]),
+        partitions: -1,
+        replication_factor: -1,
+        assignments: (0..1500).map(|index| (index, ids(&[0, 1]))).collect(),
+        ..CreateTopic::default()
+    };
+    let decision = cluster.controller.create_topics(&[request], false);
+    cluster.commit(decision).pop().unwrap().unwrap();
+    cluster.fence(0);
+    cluster.unfence(0);
+    for index in 0..1500 {
+        let partition = TopicPartition::new(TopicId([200; 16]), index);
+        cluster.propose_isr(partition, &[1, 0]).unwrap();
+    }
+    let away = |cluster: &Cluster| {
+        let partitions = cluster.image().partitions();
+        partitions
+            .filter(|(_, state)| state.leader == Some(BrokerId(1)))
+            .count()
+    };
+    cluster.pass(Duration::from_secs(300));
+    assert_eq!(away(&cluster), 500);
+    assert_eq!(cluster.controller.next_deadline(), Some(cluster.now));
+    cluster.pass(Duration::ZERO);
+    assert_eq!(away(&cluster), 0);
+}
+
+#[test]
+fn refused_elections_say_who_is_missing() {
+    let check = |election: ElectionType, expected: &str| {
+        let mut cluster = Cluster::new(3);
+        let partition = cluster.topic("a", &[0, 1]);
+        cluster.fence(1);
+        cluster.fence(0);
+        let mut decision = cluster
+            .controller
+            .elect_leaders(election, Some(&[partition]));
+        let (_, result) = decision.reply.pop().unwrap();
+        assert_eq!(result.unwrap_err().message.as_deref(), Some(expected));
+    };
+    check(
+        ElectionType::Preferred,
+        "The preferred leader is broker 0 (fenced) and not in sync.",
+    );
+    check(
+        ElectionType::Unclean,
+        "No replica is on an active broker; they are on 0 (fenced), 1 (fenced).",
     );
 }
 
