@@ -181,6 +181,15 @@ impl Controller {
             .collect()
     }
 
+    /// The partitions that this controller's configuration makes something else of: the one before may have gone by another
+    /// `min.insync.replicas`, or allowed no unclean elections.
+    pub(super) fn reconsider_all(&self) -> Vec<Record> {
+        let topics = self.image.topics();
+        topics
+            .flat_map(|topic| self.reconsider(&self.image, topic))
+            .collect()
+    }
+
     fn reconsider(&self, after: &Image, topic: &Topic) -> Vec<Record> {
         let may_lead = |id| self.image.is_active(id);
         let rules = self.rules(after, topic, &may_lead);

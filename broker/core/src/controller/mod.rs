@@ -105,6 +105,8 @@ pub struct Controller {
     last_index: i64,
     sessions: Sessions,
     next_rebalance: Option<Instant>,
+    /// When this controller began, if the states that it took over are not what its configuration makes of them.
+    takes_over: Option<Instant>,
 }
 
 impl Controller {
@@ -120,13 +122,17 @@ impl Controller {
         let next_rebalance = config
             .leader_rebalance_interval
             .map(|interval| now + interval);
-        Self {
+        let mut controller = Self {
             config,
             image,
             last_index,
             sessions,
             next_rebalance,
-        }
+            takes_over: None,
+        };
+        let settled = controller.reconsider_all().is_empty();
+        controller.takes_over = (!settled).then_some(now);
+        controller
     }
 
     /// Applies the records of an entry that was appended at `index`. Called for every entry, right after its decision.
@@ -165,14 +171,16 @@ impl Controller {
         self.last_index
     }
 
-    /// When `handle_timeout` has something to do: the next session to expire, or the next leader rebalance.
+    /// When `handle_timeout` has something to do: the next session to expire, the next leader rebalance, or at once, if the
+    /// controller before went by another configuration.
     pub fn next_deadline(&self) -> Option<Instant> {
         let unfenced = self.image.brokers().filter(|broker| !broker.fenced);
         let contacts = unfenced.filter_map(|broker| self.sessions.last_contact(broker.id));
         let expiry = contacts
             .min()
             .map(|contact| contact + self.config.session_timeout);
-        [expiry, self.next_rebalance].into_iter().flatten().min()
+        let deadlines = [expiry, self.next_rebalance, self.takes_over];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Fences brokers whose sessions expired, electing new leaders in the same decision, and rebalances leaders when that
@@ -181,6 +189,10 @@ impl Controller {
         let fencing = self.fence_expired(now);
         if !fencing.records.is_empty() {
             return fencing;
+        }
+        if self.takes_over.take().is_some() {
+            let records = self.reconsider_all();
+            return Decision { records, reply: () };
         }
         if self.next_rebalance.is_some_and(|due| due <= now) {
             return self.rebalance_leaders(now);

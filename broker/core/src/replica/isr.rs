@@ -44,6 +44,8 @@ pub enum AlterPartitionAnswer {
         partition_epoch: PartitionEpoch,
         /// The committed ISR.
         isr: Vec<BrokerId>,
+        /// Whether replicas outside of it are eligible to lead (the committed ELR).
+        has_eligible: bool,
     },
     /// INELIGIBLE_REPLICA or OPERATION_NOT_ATTEMPTED: not applied. The proposal is dropped, unless an
     /// earlier copy of it that went unanswered could still be.

@@ -17,8 +17,9 @@
 //!
 //! The smallest log end offset over the maximal ISR and over eligible replicas that are caught up in time but not in
 //! it: without the latter a follower could never reach the high watermark of a busy leader that is alone in its
-//! ISR. It stands still while the committed ISR is smaller than min(`min.insync.replicas`, replicas) (KIP-966), and
-//! never goes back. With leader at 5 and followers at 5 and 4 it is 4; when the slow one fetches from 5, it is 5.
+//! ISR. It stands still while the committed ISR is smaller than min(`min.insync.replicas`, replicas) (KIP-966), or while
+//! replicas outside of it are eligible to lead: the controller may go by a larger `min.insync.replicas` than this broker
+//! does, while a changed configuration is being rolled out, and may elect any of them. It never goes back. With leader at 5 and followers at 5 and 4 it is 4; when the slow one fetches from 5, it is 5.
 
 use std::time::Duration;
 
@@ -111,6 +112,8 @@ pub struct Leader {
     pub(super) settings: Settings,
     pub(super) leader_epoch: LeaderEpoch,
     pub(super) partition_epoch: PartitionEpoch,
+    /// The committed ELR has members.
+    pub(super) has_eligible: bool,
     pub(super) epoch_start_offset: i64,
     pub(super) log_start_offset: i64,
     pub(super) log_end_offset: i64,
@@ -138,6 +141,7 @@ impl Leader {
             settings,
             leader_epoch: state.leader_epoch,
             partition_epoch: state.partition_epoch,
+            has_eligible: state.has_eligible,
             epoch_start_offset: log.log_end_offset,
             log_start_offset: log.log_start_offset,
             log_end_offset: log.log_end_offset,
@@ -286,6 +290,7 @@ impl Leader {
                 leader_epoch,
                 partition_epoch,
                 isr,
+                has_eligible,
             } => {
                 let older =
                     leader_epoch != self.leader_epoch || partition_epoch < self.partition_epoch;
@@ -296,6 +301,7 @@ impl Leader {
                 }
                 self.pending = None;
                 self.partition_epoch = partition_epoch;
+                self.has_eligible = has_eligible;
                 self.take_isr(now, &isr);
                 self.settle(now, effects);
             }
@@ -458,9 +464,10 @@ impl Leader {
     /// Asked before an append with acks=all.
     ///
     /// # Errors
-    /// [`ErrorKind::NotEnoughReplicas`] if the committed ISR is too small; nothing may be appended then.
+    /// [`ErrorKind::NotEnoughReplicas`] if the committed ISR is too small, by this broker's configuration or by the
+    /// controller's; nothing may be appended then.
     pub fn check_append(&self) -> Result<(), ErrorKind> {
-        if self.isr_len() < self.min_isr() {
+        if self.isr_len() < self.min_isr() || self.has_eligible {
             return Err(ErrorKind::NotEnoughReplicas);
         }
         Ok(())
@@ -485,6 +492,7 @@ impl Leader {
 
     fn take_partition(&mut self, now: Instant, state: &PartitionState) {
         self.partition_epoch = state.partition_epoch;
+        self.has_eligible = state.has_eligible;
         self.pending = None;
         self.take_replicas(state, now);
     }

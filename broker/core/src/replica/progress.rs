@@ -49,6 +49,8 @@ pub struct PartitionState {
     pub replicas: Vec<(BrokerId, BrokerStanding)>,
     /// The committed in-sync replicas.
     pub isr: Vec<BrokerId>,
+    /// Whether replicas outside of the ISR are eligible to lead (the committed ELR): nothing more may be committed without them.
+    pub has_eligible: bool,
 }
 
 impl PartitionState {
@@ -72,6 +74,7 @@ impl PartitionState {
                 .map(|broker| (*broker, standing(*broker)))
                 .collect(),
             isr: committed.isr.clone(),
+            has_eligible: !committed.elr.is_empty(),
         })
     }
 }

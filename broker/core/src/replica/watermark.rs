@@ -30,7 +30,7 @@ impl Leader {
                 smallest = smallest.min(replica.log_end_offset.unwrap_or(i64::MIN));
             }
         }
-        if smallest <= self.high_watermark || isr_len < self.min_isr() {
+        if smallest <= self.high_watermark || isr_len < self.min_isr() || self.has_eligible {
             return false;
         }
         self.high_watermark = smallest;

@@ -292,6 +292,7 @@ fn altered_topics(altered: Vec<AlteredPartition>) -> Vec<AlterPartitionsTopicRes
                 leader_id: state.leader.map_or(-1, |leader| leader.0),
                 leader_epoch: state.leader_epoch.0,
                 isr: state.isr.iter().map(|member| member.0).collect(),
+                elr: state.elr.iter().map(|member| member.0).collect(),
                 partition_epoch: state.partition_epoch.0,
             },
             Err(kind) => AlterPartitionsPartitionResult {

@@ -210,3 +210,4 @@ fn answer_of(answer: &PartitionAnswer) -> AlterPartitionAnswer {
         Ok(_) | Err(_) => AlterPartitionAnswer::Unknown,
     }
 }
+            has_eligible: !answer.elr.is_empty(),

@@ -1,8 +1,12 @@
 //! Configs are altered.
 
+use std::time::Duration;
+
 use super::cluster::{Cluster, kind};
 use super::elections::set_config;
-use crate::controller::{AlterConfigs, ConfigChange, ConfigOperation, ConfigRules};
+use crate::controller::{
+    AlterConfigs, ConfigChange, ConfigOperation, ConfigRules, Controller, ControllerConfig,
+};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::BrokerId;
 use crate::metadata::ConfigResource;
@@ -133,6 +137,26 @@ fn a_lower_min_insync_replicas_empties_the_elr() {
     assert_eq!(cluster.show(partition), "0/0/1");
     set_config(&mut cluster, "min.insync.replicas", "1");
     assert_eq!(cluster.show(partition), "0/0/");
+}
+
+#[test]
+fn a_new_controller_with_a_lower_min_insync_replicas_empties_elrs_at_once() {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", &[0, 1]);
+    cluster.fence(1);
+    assert_eq!(cluster.show(partition), "0/0/1");
+    let config = ControllerConfig {
+        min_insync_replicas: 1,
+        ..ControllerConfig::default()
+    };
+    let image = cluster.image().clone();
+    cluster.controller = Controller::new(cluster.now, config.clone(), image, cluster.index());
+    assert_eq!(cluster.controller.next_deadline(), Some(cluster.now));
+    cluster.pass(Duration::ZERO);
+    assert_eq!(cluster.show(partition), "0/0/");
+    let image = cluster.image().clone();
+    cluster.controller = Controller::new(cluster.now, config, image, cluster.index());
+    assert!(cluster.controller.next_deadline() > Some(cluster.now));
 }
 
 #[test]

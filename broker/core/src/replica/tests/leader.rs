@@ -28,6 +28,7 @@ pub(super) fn state(partition_epoch: i32, isr: &[i32]) -> PartitionState {
             .map(|id| (BrokerId(id), BrokerStanding::Active(epoch(id))))
             .to_vec(),
         isr: isr.iter().copied().map(BrokerId).collect(),
+        has_eligible: false,
     }
 }
 
@@ -134,6 +135,7 @@ fn handle(leader: &mut Leader, at_ms: u64, event: &Event) -> Handled {
                 leader_epoch: LeaderEpoch(4),
                 partition_epoch: PartitionEpoch(*partition_epoch),
                 isr: isr.iter().copied().map(BrokerId).collect(),
+                has_eligible: false,
             };
             leader.handle_alter_partition_answer(now, *id, committed, &mut effects);
         }
@@ -273,6 +275,49 @@ fn high_watermark_stands_still_under_min_isr() {
         leader(&[1], settings(2)).check_append(),
         Err(ErrorKind::NotEnoughReplicas)
     );
+}
+
+/// The controller went by `min.insync.replicas` 2 when it committed this ISR, this broker goes by 1 already.
+#[test]
+fn high_watermark_stands_still_while_somebody_outside_of_the_isr_may_be_elected() {
+    let mut eligible = state(8, &[1]);
+    eligible.has_eligible = true;
+    let mut leader = check(
+        leader(&[1], settings(1)),
+        &[(0, Metadata(eligible), &[]), (1, Append(9), &[])],
+    );
+    assert_eq!(leader.check_append(), Err(ErrorKind::NotEnoughReplicas));
+    let cleared = state(9, &[1]);
+    leader = check(leader, &[(2, Metadata(cleared), &["hw 9"])]);
+    assert_eq!(leader.check_append(), Ok(()));
+
+    let committed = AlterPartitionAnswer::Committed {
+        leader_epoch: LeaderEpoch(4),
+        partition_epoch: PartitionEpoch(10),
+        isr: vec![BrokerId(1)],
+        has_eligible: true,
+    };
+    let mut effects = Vec::new();
+    let log = LeaderLog {
+        log_start_offset: 0,
+        log_end_offset: 5,
+        flushed_offset: 5,
+        high_watermark: 0,
+    };
+    let mut leader = Leader::new(
+        BrokerId(1),
+        &state(7, &[1, 2]),
+        log,
+        settings(1),
+        Instant::ZERO,
+    );
+    let late = Instant::from_millis(LAG_TIME_MAX_MS + 1);
+    leader.handle_timeout(late, &mut effects);
+    assert_eq!(effects.len(), 1, "broker 2 is to leave");
+    effects.clear();
+    leader.handle_alter_partition_answer(late, 1, committed, &mut effects);
+    assert_eq!(effects, []);
+    assert_eq!(leader.high_watermark(), 0);
 }
 
 #[test]

@@ -190,6 +190,7 @@ impl World {
         self.committed.isr = proposal.new_isr.iter().map(|(broker, _)| *broker).collect();
         self.committed.partition_epoch = PartitionEpoch(self.committed.partition_epoch.0 + 1);
         AlterPartitionAnswer::Committed {
+            has_eligible: false,
             leader_epoch: LeaderEpoch(4),
             partition_epoch: self.committed.partition_epoch,
             isr: self.committed.isr.clone(),
