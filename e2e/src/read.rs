@@ -25,8 +25,22 @@ pub struct Record<'a> {
 }
 
 /// Reads every partition of `topic` from its start to the end it has when this is called, and gives the number of records.
-pub fn read_all(bootstrap: &str, topic: &str, mut each: impl FnMut(Record<'_>)) -> Result<u64> {
-    let consumer: BaseConsumer = ClientConfig::new()
+pub fn read_all(bootstrap: &str, topic: &str, each: impl FnMut(Record<'_>)) -> Result<u64> {
+    read_all_with(bootstrap, topic, &[], each)
+}
+
+/// The same with more settings of the consumer.
+pub fn read_all_with(
+    bootstrap: &str,
+    topic: &str,
+    settings: &[(&str, &str)],
+    mut each: impl FnMut(Record<'_>),
+) -> Result<u64> {
+    let mut config = ClientConfig::new();
+    for (name, value) in settings {
+        config.set(*name, *value);
+    }
+    let consumer: BaseConsumer = config
         .set("bootstrap.servers", bootstrap)
         // Never joined and never committed to; librdkafka wants a name all the same.
         .set("group.id", "reads-by-assign")

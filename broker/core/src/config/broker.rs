@@ -9,7 +9,7 @@ use super::layers::{Layers, broker_value};
 use super::listener::{HostPort, Listener, Voter};
 use super::value::{
     CleanupPolicy, CompressionType, ConfigValue, EndpointsRequired, FlushPolicy, LogFormat,
-    TimestampType,
+    ReplicaSelector, TimestampType,
 };
 use super::{ConfigMap, broker_definition};
 
@@ -186,6 +186,16 @@ configs! {
         "How long a follower rests after an error, in milliseconds.";
     "replica.socket.timeout.ms" replica_socket_timeout_ms: i32 = Some("30000"), AtLeast(1), ReadOnly, [],
         "How long a follower waits for its leader's answer, in milliseconds.";
+    "leader.replication.throttled.rate" leader_replication_throttled_rate: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic, [],
+        "How many bytes a second this broker sends as leader to replicas that leader.replication.throttled.replicas names and that are out of sync.";
+    "follower.replication.throttled.rate" follower_replication_throttled_rate: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic, [],
+        "How many bytes a second this broker fetches for its replicas that follower.replication.throttled.replicas names and that are out of sync.";
+    "replication.quota.window.num" replication_quota_window_num: i32 = Some("11"), AtLeast(1), ReadOnly, [],
+        "In how many windows the bytes of throttled replicas are counted.";
+    "replication.quota.window.size.seconds" replication_quota_window_size_seconds: i32 = Some("1"), AtLeast(1), ReadOnly, [],
+        "How long each of them is, in seconds.";
+    "replica.selector.class" replica_selector: Option<ReplicaSelector> = None, OneOf(ReplicaSelector::WORDS), ReadOnly, [],
+        "Where consumers read: with the rack-aware selector from an in-sync replica in their own rack (client.rack), else from the leader.";
     "auto.leader.rebalance.enable" auto_leader_rebalance_enable: bool = Some("true"), Any, ReadOnly, [],
         "Whether leadership goes back to each partition's first replica by itself.";
     "leader.imbalance.check.interval.seconds" leader_imbalance_check_interval_seconds: i64 = Some("300"), AtLeast(1), ReadOnly, [],

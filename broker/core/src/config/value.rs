@@ -195,3 +195,11 @@ words! {
         Json = "json",
     }
 }
+
+words! {
+    /// How a replica is found that a consumer reads from.
+    ReplicaSelector {
+        /// An in-sync one in its rack, else the leader (KIP-392).
+        #[default] RackAware = "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    }
+}

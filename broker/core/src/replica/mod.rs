@@ -11,6 +11,8 @@ mod leader;
 mod progress;
 mod propose;
 mod watermark;
+mod read_replica;
+mod throttle;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use taffrail_core::config::ReplicaSelector;
 use taffrail_core::error::ErrorKind;
 use taffrail_core::fetch_session::{
     Answer, FetchContext, FetchKind, PartitionKey, Position, SessionFetch, Slot, TopicKey,
@@ -12,37 +13,31 @@ use taffrail_core::fetch_session::{
 use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_core::time::Instant;
-use taffrail_log::{Disk, FileRange};
-use taffrail_protocol::frame::encode_response;
+use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::fetch_request::FetchRequest;
-use taffrail_protocol::messages::fetch_response::{
-    EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
-    PartitionData,
-};
-use taffrail_protocol::{ErrorCode, Records, Uuid};
+use taffrail_protocol::messages::fetch_response::FetchResponse;
 use tokio::sync::Notify;
 
 use crate::access::access_of;
-use crate::api::leader_hints::LeaderHints;
+use crate::api::fetch_answer::FetchAnswer;
 use crate::broker::Broker;
 use crate::connection::ListenerKind;
 use crate::dispatch::{self, RequestContext};
 use crate::env::Env;
 use crate::errors::code_of;
-use crate::partition::{Fetcher, Partition, ReadRequest, ReadResult};
+use crate::partition::{Fetcher, Nearby, Partition, ReadRequest, ReadResult};
 use crate::replication::Waiter;
-use crate::response::{Handled, Response, ResponseFile};
+use crate::response::Handled;
 
 /// First version that names topics by id (KIP-516).
 const TOPIC_ID_VERSION: i16 = 13;
-/// First version whose answer may name the leader's address (KIP-951).
-const LEADER_HINT_VERSION: i16 = 16;
+/// First version whose consumers can be sent to another replica (KIP-392).
+const READ_REPLICA_VERSION: i16 = 11;
 /// A re-check of a long poll that had been woken too early waits at least this long, so that a wrong estimate of
 /// bytes cannot become a busy loop.
 const RECHECK_PAUSE: Duration = Duration::from_micros(200);
 
 type Session<E> = FetchContext<Arc<Partition<E>>>;
-type Range<E> = FileRange<<<E as Env>::Disk as Disk>::File>;
 
 /// A long poll that a later fetch of the same session may end.
 #[derive(Clone, Debug)]
@@ -114,10 +109,14 @@ fn begin<E: Env>(
     } else {
         u64::try_from(request.max_wait_ms).unwrap_or(0)
     };
+    let rack_aware = broker.config.replica_selector == Some(ReplicaSelector::RackAware)
+        && context.version >= READ_REPLICA_VERSION
+        && fetcher == Fetcher::Consumer;
     let mut fetch = Fetch {
         broker: Arc::clone(broker),
         context: context.clone(),
         fetcher,
+        rack: rack_aware.then_some(request.rack_id),
         bytes_max: usize::try_from(request.max_bytes.min(broker.config.fetch_max_bytes))
             .unwrap_or(0),
         bytes_min: usize::try_from(
@@ -272,6 +271,8 @@ struct Fetch<E: Env> {
     broker: Arc<Broker<E>>,
     context: RequestContext,
     fetcher: Fetcher,
+    /// Where a consumer stands that may read from replicas near it; empty if it does not say.
+    rack: Option<String>,
     bytes_max: usize,
     bytes_min: usize,
     deadline: Instant,
@@ -296,7 +297,9 @@ impl<E: Env> Fetch<E> {
             let bytes = read.range.as_ref().map_or(0, |range| range.length);
             remaining = remaining.saturating_sub(bytes);
             total += bytes;
-            answer_now |= read.error.is_some() || read.diverging.is_some();
+            answer_now |= read.error.is_some()
+                || read.diverging.is_some()
+                || read.preferred_read_replica.is_some();
             if matches!(self.fetcher, Fetcher::Follower { .. }) {
                 answer_now |= self.session.has_news(slot, &answer_of(&read));
             }
@@ -340,11 +343,17 @@ impl<E: Env> Fetch<E> {
             return ReadResult::refused(ErrorKind::UnknownServerError);
         };
         let wanted = usize::try_from(cached.position.max_bytes).unwrap_or(0);
+        let nearby = self.rack.as_deref().map(|rack| Nearby {
+            image,
+            rack,
+            listener: &self.context.listener,
+        });
         partition.read(
             self.broker.env.now(),
             &ReadRequest {
                 position: cached.position,
                 fetcher: self.fetcher,
+                nearby,
                 bytes_max: wanted.min(remaining),
                 min_one,
                 note_follower: first,
@@ -437,7 +446,7 @@ fn answer_of<E: Env>(read: &ReadResult<E>) -> Answer {
         has_records: read.range.is_some(),
         high_watermark: read.high_watermark,
         log_start_offset: read.log_start_offset,
-        has_preferred_read_replica: false,
+        has_preferred_read_replica: read.preferred_read_replica.is_some(),
         is_error_or_diverging: read.error.is_some() || read.diverging.is_some(),
     }
 }
@@ -449,130 +458,4 @@ fn refuse<E: Env>(context: &RequestContext, error: ErrorKind) -> Handled<E> {
         ..FetchResponse::default()
     };
     dispatch::encode(context, &response)
-}
-
-/// The answer while it is put together: partitions by topic, and the file ranges that belong to them.
-struct FetchAnswer<E: Env> {
-    context: RequestContext,
-    topics: Vec<FetchableTopicResponse>,
-    topic_indexes: BTreeMap<TopicKey, usize>,
-    ranges: Vec<Vec<Option<Range<E>>>>,
-    endpoints: Vec<NodeEndpoint>,
-}
-
-impl<E: Env> FetchAnswer<E> {
-    fn new(context: &RequestContext) -> Self {
-        Self {
-            context: context.clone(),
-            topics: Vec::new(),
-            topic_indexes: BTreeMap::new(),
-            ranges: Vec::new(),
-            endpoints: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, key: &PartitionKey, read: ReadResult<E>) {
-        let index = match self.topic_indexes.get(&key.topic) {
-            Some(index) => *index,
-            None => {
-                let mut topic = FetchableTopicResponse::default();
-                match &key.topic {
-                    TopicKey::Id(id) => topic.topic_id = Uuid(id.0),
-                    TopicKey::Name(name) => topic.topic = name.to_string(),
-                }
-                self.topics.push(topic);
-                self.ranges.push(Vec::new());
-                self.topic_indexes
-                    .insert(key.topic.clone(), self.topics.len() - 1);
-                self.topics.len() - 1
-            }
-        };
-        let mut data = PartitionData {
-            partition_index: key.partition,
-            error_code: read.error.map_or(ErrorCode::None, code_of).code(),
-            high_watermark: read.high_watermark,
-            last_stable_offset: read.last_stable_offset,
-            log_start_offset: read.log_start_offset,
-            preferred_read_replica: -1,
-            // Never null: some clients cannot read that, also with an error (KAFKA-18646).
-            records: Records::Hole(read.range.as_ref().map_or(0, |range| range.length)),
-            ..PartitionData::default()
-        };
-        if let Some(diverging) = read.diverging {
-            data.diverging_epoch = EpochEndOffset {
-                epoch: diverging.epoch.0,
-                end_offset: diverging.end_offset,
-            };
-        }
-        self.topics[index].partitions.push(data);
-        self.ranges[index].push(read.range);
-    }
-
-    /// Tells clients that came to the wrong broker where the leader is (KIP-951).
-    fn add_leader_hints(&mut self, image: &Image) {
-        if self.context.version < LEADER_HINT_VERSION {
-            return;
-        }
-        let mut hints = LeaderHints::default();
-        for topic in &mut self.topics {
-            let topic_id = TopicId(topic.topic_id.0);
-            for partition in &mut topic.partitions {
-                let moved = [
-                    ErrorCode::NotLeaderOrFollower.code(),
-                    ErrorCode::FencedLeaderEpoch.code(),
-                ];
-                if !moved.contains(&partition.error_code) {
-                    continue;
-                }
-                let id = TopicPartition::new(topic_id, partition.partition_index);
-                if let Some((leader, epoch)) = hints.leader_of(image, id) {
-                    partition.current_leader = LeaderIdAndEpoch {
-                        leader_id: leader.0,
-                        leader_epoch: epoch.0,
-                    };
-                }
-            }
-        }
-        let endpoints = hints.endpoints(image, &self.context.listener).into_iter();
-        self.endpoints = endpoints
-            .map(|found| NodeEndpoint {
-                node_id: found.node_id,
-                host: found.host,
-                port: found.port,
-                rack: found.rack,
-            })
-            .collect();
-    }
-
-    fn encode(self, session_id: i32) -> Handled<E> {
-        let response = FetchResponse {
-            session_id,
-            responses: self.topics,
-            node_endpoints: self.endpoints,
-            ..FetchResponse::default()
-        };
-        let context = &self.context;
-        let writer = match encode_response(
-            context.correlation_id,
-            context.api,
-            context.version,
-            &response,
-        ) {
-            Ok(writer) => writer,
-            Err(error) => return Handled::Close(format!("Fetch response: {error}")),
-        };
-        let ranges = self.ranges.into_iter().flatten().flatten();
-        let holes = writer.holes.iter().filter(|hole| hole.length > 0);
-        let files = holes
-            .zip(ranges)
-            .map(|(hole, range)| ResponseFile {
-                position: hole.position,
-                range,
-            })
-            .collect();
-        Handled::Ready(Response {
-            buffer: writer.buf,
-            files,
-        })
-    }
 }

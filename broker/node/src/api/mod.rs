@@ -13,6 +13,7 @@ pub(crate) mod describe_quorum;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod elect_leaders;
 pub(crate) mod fetch;
+mod fetch_answer;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
 mod leader_hints;

@@ -176,17 +176,18 @@ impl<E: Env> Partition<E> {
                         .handle_append(now, &producer, header.base_offset);
                 }
             }
+            replica.unseen_bytes += i64::try_from(appended.bytes).unwrap_or(i64::MAX);
             self.metrics
                 .replication_bytes_in
                 .inc_by(appended.bytes as u64);
         }
         let local = Replica::<E>::local_log(log);
         let advance = follower.handle_append(local.log_end_offset, local.last_epoch, answer);
-        if let Some(high_watermark) = advance.high_watermark {
-            replica.high_watermark = high_watermark;
-        }
         if let Some(log_start_offset) = advance.log_start_offset {
             follow_log_start(self.name(), log, log_start_offset, env);
+        }
+        if let Some(high_watermark) = advance.high_watermark {
+            replica.show_up_to(high_watermark);
         }
         FollowerStep::Fetch
     }

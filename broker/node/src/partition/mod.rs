@@ -24,7 +24,7 @@ use crate::replication::{FlushQueue, IsrProposals, Waiter, Waiters};
 
 pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use follow::FollowerStep;
-pub(crate) use read::{Fetcher, ReadRequest, ReadResult};
+pub(crate) use read::{Fetcher, Nearby, ReadRequest, ReadResult};
 pub(crate) use role::RoleChange;
 
 /// One replica that this broker holds.

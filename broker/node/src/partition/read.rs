@@ -6,12 +6,13 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::fetch_session::Position;
 use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch};
 use taffrail_core::replica::{
+use taffrail_core::metadata::Image;
     EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch,
 };
 use taffrail_core::time::Instant;
-use taffrail_log::{Disk, FileRange, Log, OffsetSpec, ReadLimits, TimestampOffset};
+use taffrail_log::{Disk, FileRange, Log, LogError, OffsetSpec, ReadLimits, TimestampOffset};
 
-use super::{Partition, Role, storage_error};
+use super::{Partition, Replica, Role, storage_error};
 use crate::env::Env;
 use crate::replication::{VisibleEnd, Waiter};
 
@@ -26,11 +27,30 @@ pub(crate) enum Fetcher {
 }
 
 /// One partition of a fetch.
+/// A consumer that may read from a replica near it (KIP-392): where it stands, and by which listener it came in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadRequest {
+pub(crate) struct Nearby<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) rack: &'a str,
+    pub(crate) listener: &'a str,
+}
+
+impl Nearby<'_> {
+    /// Whether a broker stands in the consumer's rack and can be reached by it. A consumer that names no rack is near nobody.
+    fn has(&self, broker: BrokerId) -> bool {
+        !self.rack.is_empty()
+            && self.image.rack(broker) == Some(self.rack)
+            && self.image.listener(broker, self.listener).is_some()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRequest<'a> {
     pub(crate) position: Position,
     pub(crate) fetcher: Fetcher,
     pub(crate) bytes_max: usize,
+    /// A consumer that may also read from followers; `None` where everybody reads from leaders.
+    pub(crate) nearby: Option<Nearby<'a>>,
     /// Whether the first batch is returned even if it alone is larger.
     pub(crate) min_one: bool,
     /// Whether the leader takes note of a follower's progress: once per fetch.
@@ -38,6 +58,16 @@ pub(crate) struct ReadRequest {
 }
 
 /// What was found.
+impl ReadRequest<'_> {
+    fn limits(&self, end_offset: i64) -> ReadLimits {
+        ReadLimits {
+            max_bytes: self.bytes_max,
+            min_one: self.min_one,
+            end_offset,
+        }
+    }
+}
+
 pub(crate) struct ReadResult<E: Env> {
     pub(crate) error: Option<ErrorKind>,
     pub(crate) high_watermark: i64,
@@ -66,7 +96,7 @@ impl<E: Env> Partition<E> {
     pub(crate) fn read(
         &self,
         now: Instant,
-        request: &ReadRequest,
+        request: &ReadRequest<'_>,
         waiter: Option<&Arc<Waiter>>,
     ) -> ReadResult<E> {
         let result = self
@@ -89,7 +119,7 @@ impl<E: Env> Partition<E> {
     fn try_read(
         &self,
         now: Instant,
-        request: &ReadRequest,
+        request: &ReadRequest<'_>,
         waiter: Option<&Arc<Waiter>>,
     ) -> Result<ReadResult<E>, ErrorKind> {
         let mut guard = self.lock();
@@ -99,34 +129,17 @@ impl<E: Env> Partition<E> {
             return Err(ErrorKind::NotLeaderOrFollower);
         };
         check_leader_epoch(request.position.current_leader_epoch, leader.leader_epoch())?;
-        let from = FetchedFrom {
-            fetch_offset: request.position.fetch_offset,
-            last_fetched_epoch: request.position.last_fetched_epoch,
-        };
-        let (log_start_offset, log_end_offset) = (log.log_start_offset(), log.log_end_offset());
-        let mut result = ReadResult {
-            error: None,
-            high_watermark: leader.high_watermark(),
-            last_stable_offset: leader.high_watermark(),
-            log_start_offset,
-            diverging: None,
-            range: None,
-        };
-        match check_fetch(from, log_start_offset, log_end_offset, |epoch| {
-            end_of_epoch(log, epoch)
-        }) {
-            FetchCheck::Read => {}
-            FetchCheck::Diverging(end) => {
-                result.diverging = Some(end);
-                return Ok(result);
-            }
-            FetchCheck::Refused(error) => {
-                // A follower learns where the log starts with the very answer, so that it need not ask.
-                return Ok(ReadResult {
-                    error: Some(error),
-                    ..result
-                });
-            }
+        let mut result = ReadResult::of(log, leader.high_watermark());
+        if !result.check_position(&request.position, log) {
+            return Ok(result);
+        }
+        let fetch_offset = request.position.fetch_offset;
+        if let Some(nearby) = request.nearby
+            && let Some(other) =
+                leader.preferred_read_replica(fetch_offset, |broker| nearby.has(broker))
+        {
+            result.preferred_read_replica = Some(other);
+            return Ok(result);
         }
         if let Fetcher::Follower {
             broker,
@@ -137,9 +150,12 @@ impl<E: Env> Partition<E> {
             let fetch = FollowerFetch {
                 broker,
                 broker_epoch,
-                fetch_offset: from.fetch_offset,
+        if request.nearby.is_some() && matches!(replica.role, Role::Follower(_)) {
+            return self.read_as_follower(replica, request, waiter);
+        }
+                fetch_offset,
                 log_start_offset: request.position.log_start_offset,
-                leader_log_end_offset: log_end_offset,
+                leader_log_end_offset: log.log_end_offset(),
             };
             leader.handle_follower_fetch(now, fetch, &mut effects)?;
             // This very fetch may have moved it: what is answered is one snapshot, taken after.
@@ -147,22 +163,13 @@ impl<E: Env> Partition<E> {
             result.last_stable_offset = leader.high_watermark();
         }
         let (end, end_offset) = match request.fetcher {
-            // Without transactions both isolation levels see the same: every committed record is stable: the last stable offset is the high watermark.
             Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
             Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
         };
-        let limits = ReadLimits {
-            max_bytes: request.bytes_max,
-            min_one: request.min_one,
-            end_offset,
-        };
-        let range = log.read(from.fetch_offset, limits);
+        let range = log.read(fetch_offset, request.limits(end_offset));
         // Whatever the read came to: what the follower's progress led to must not be lost.
         self.settle(replica, effects);
-        result.range = range.map_err(|error| {
-            tracing::warn!(partition = %self.name(), offset = from.fetch_offset, %error, "read failed");
-            storage_error(&error)
-        })?;
+        result.range = range.map_err(|error| self.read_failed(fetch_offset, &error))?;
         if let Some(waiter) = waiter {
             replica.waiters.add_fetch(end, waiter);
         }
@@ -219,6 +226,38 @@ impl<E: Env> Partition<E> {
             end_offset: end.end_offset.max(log.log_start_offset()),
             ..end
         }))
+    }
+
+    /// A consumer reads from a follower near it, up to what this follower knows to be committed. An offset that it does not have
+    /// is out of range here; the consumer then asks the leader, which knows.
+    fn read_as_follower(
+        &self,
+        replica: &mut Replica<E>,
+        request: &ReadRequest<'_>,
+        waiter: Option<&Arc<Waiter>>,
+    ) -> Result<ReadResult<E>, ErrorKind> {
+        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &replica.role) else {
+            return Err(ErrorKind::NotLeaderOrFollower);
+        };
+        let expected = request.position.current_leader_epoch;
+        check_leader_epoch(expected, follower.leader_epoch())?;
+        let mut result = ReadResult::of(log, follower.high_watermark());
+        if !result.check_position(&request.position, log) {
+            return Ok(result);
+        }
+        let fetch_offset = request.position.fetch_offset;
+        result.range = log
+            .read(fetch_offset, request.limits(result.high_watermark))
+            .map_err(|error| self.read_failed(fetch_offset, &error))?;
+        if let Some(waiter) = waiter {
+            replica.waiters.add_fetch(VisibleEnd::HighWatermark, waiter);
+        }
+        Ok(result)
+    }
+
+    fn read_failed(&self, offset: i64, error: &LogError) -> ErrorKind {
+        tracing::warn!(partition = %self.name(), offset, %error, "read failed");
+        storage_error(error)
     }
 
     /// Log start and log end of a partition that this broker leads in this epoch.

@@ -205,7 +205,14 @@ fn follow<E: Env>(
     leader_epoch: taffrail_core::ids::LeaderEpoch,
 ) {
     match &mut replica.role {
-        Role::Follower(follower) => follower.handle_leader(leader, leader_epoch),
+        Role::Follower(follower) => {
+            let newer = leader_epoch > follower.leader_epoch();
+            follower.handle_leader(leader, leader_epoch);
+            if newer {
+                // Consumers that read here have to learn of the epoch.
+                replica.wake_all();
+            }
+        }
         Role::Leader(current) if current.leader_epoch() >= leader_epoch => {}
         Role::Leader(_) | Role::Idle => {
             let high_watermark = replica.high_watermark();
@@ -218,6 +225,7 @@ fn follow<E: Env>(
             );
             replica.high_watermark = follower.high_watermark();
             replica.role = Role::Follower(follower);
+            replica.unseen_bytes = 0;
             replica.wake_all();
         }
     }

@@ -2,3 +2,5 @@ mod fetch_check;
 mod follower;
 mod leader;
 mod leader_against_controller;
+mod out_of_sync;
+mod read_replica;
