@@ -200,6 +200,8 @@ configs! {
         "Whether leadership goes back to each partition's first replica by itself.";
     "leader.imbalance.check.interval.seconds" leader_imbalance_check_interval_seconds: i64 = Some("300"), AtLeast(1), ReadOnly, [],
         "How often that is looked at, in seconds.";
+    "leader.imbalance.per.broker.percentage" leader_imbalance_per_broker_percentage: i32 = Some("10"), AtLeast(0), ReadOnly, [],
+        "How much of what it should lead a broker may lack without it being given back, in percent.";
 
     // Controller and membership.
     "broker.session.timeout.ms" broker_session_timeout_ms: i32 = Some("3000"), AtLeast(100), ReadOnly, [],
@@ -210,8 +212,6 @@ configs! {
         "How long a voter waits for the controller before it stands for election, in milliseconds.";
     "metadata.log.dir" metadata_log_dir: Option<String> = None, Any, ReadOnly, [],
         "The folder of the metadata log; the first of log.dirs if not set.";
-    "leader.imbalance.per.broker.percentage" leader_imbalance_per_broker_percentage: i32 = Some("10"), AtLeast(0), ReadOnly, [],
-        "How much of what it should lead a broker may lack without it being given back, in percent.";
     "metadata.log.max.record.bytes.between.snapshots" metadata_log_max_record_bytes_between_snapshots: i64 = Some("20971520"), AtLeast(1), ReadOnly, [],
         "How many bytes of metadata records are kept before a snapshot replaces them.";
     "controlled.shutdown.enable" controlled_shutdown_enable: bool = Some("true"), Any, ReadOnly, [],

@@ -43,6 +43,8 @@ pub enum Allowed {
     SomeOf(&'static [&'static str]),
     /// Text of a shape that its typed value knows; the words follow "must be".
     Shape(&'static str),
+    /// `*`, or pairs of a partition and a broker as Kafka writes them (`0:1,1:2`).
+    Replicas,
     /// Only the default: the name is Kafka's, what it would switch on is not here.
     OnlyDefault,
 }
@@ -135,6 +137,7 @@ impl Definition {
             Allowed::OneOf(words) => format!("one of {}", words.join(", ")),
             Allowed::SomeOf(words) => format!("a comma-separated list of {}", words.join(", ")),
             Allowed::Shape(shape) => shape.to_string(),
+            Allowed::Replicas => "* or a comma-separated list of partition:broker".to_string(),
             Allowed::OnlyDefault => {
                 let default = self
                     .default
@@ -168,6 +171,7 @@ impl Definition {
             }
             Allowed::OneOf(words) => words.contains(&text),
             Allowed::SomeOf(words) => super::value::list(text).all(|word| words.contains(&word)),
+            Allowed::Replicas => super::value::ThrottledReplicas::parse(text).is_some(),
             Allowed::OnlyDefault => self
                 .default
                 .is_some_and(|default| super::meaning::same_value(self, default, text)),

@@ -361,3 +361,65 @@ fn listeners_are_advertised_where_an_address_is_known() {
         &["INTERNAL://127.0.0.1:1", "OUT://h:3"],
     );
 }
+
+#[test]
+fn throttled_replicas_are_all_or_pairs_of_partition_and_broker() {
+    let check = |text: &str, expected: Option<[bool; 3]>| {
+        for name in [
+            "leader.replication.throttled.replicas",
+            "follower.replication.throttled.replicas",
+        ] {
+            let topic = map(&[(name, text)]);
+            let found = TopicConfig::from_layers(&Layers::none(), &topic).ok();
+            let replicas = found.map(|config| {
+                let replicas = if name.starts_with("leader") {
+                    config.leader_replication_throttled_replicas
+                } else {
+                    config.follower_replication_throttled_replicas
+                };
+                [(0, 1), (1, 0), (12, 3)]
+                    .map(|(partition, broker)| replicas.contains(partition, broker))
+            });
+            assert_eq!(replicas, expected, "{name}={text}");
+        }
+    };
+    check("", Some([false, false, false]));
+    check("*", Some([true, true, true]));
+    check("0:1", Some([true, false, false]));
+    check("0:1, 12:3", Some([true, false, true]));
+    for wrong in [
+        "0",
+        "0:",
+        ":1",
+        "0:1,",
+        "0:1:2",
+        "-1:0",
+        "*,0:1",
+        "a:b",
+        "0:99999999999",
+    ] {
+        check(wrong, None);
+    }
+}
+
+#[test]
+fn the_only_replica_selector_is_the_rack_aware_one() {
+    let check = |text: &str, expected: Result<bool, &str>| {
+        let file = file(&[("replica.selector.class", text)]);
+        let found = BrokerConfig::from_file(&file)
+            .map(|config| config.replica_selector.is_some())
+            .map_err(|errors| errors.to_string());
+        assert_eq!(
+            found.as_ref().map_err(String::as_str),
+            expected.as_ref().map_err(|text| *text)
+        );
+    };
+    let rack_aware = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    check(rack_aware, Ok(true));
+    check(
+        "com.example.Mine",
+        Err(
+            "replica.selector.class: invalid value \"com.example.Mine\": must be one of org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    );
+}

@@ -4,10 +4,12 @@
 use super::definition::{Allowed, Definition, Synonym, Update, configs};
 use super::error::{ConfigError, ConfigErrors};
 use super::layers::{Layers, topic_value};
-use super::value::{CleanupPolicy, CompressionType, ConfigValue, FlushPolicy, TimestampType};
+use super::value::{
+    CleanupPolicy, CompressionType, ConfigValue, FlushPolicy, ThrottledReplicas, TimestampType,
+};
 use super::{ConfigMap, check_topic};
 
-use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, SomeOf};
+use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, Replicas, SomeOf};
 use Update::Dynamic;
 
 configs! {
@@ -41,13 +43,13 @@ configs! {
     "flush.ms" flush_ms: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic,
         [Synonym::same("log.flush.interval.ms"), Synonym::same("log.flush.scheduler.interval.ms")],
         "How long an appended record may wait for an fsync, in milliseconds.";
-    "follower.replication.throttled.replicas" follower_replication_throttled_replicas: Vec<String> = Some(""), OnlyDefault, Dynamic, [],
-        "Replicas whose fetching would be throttled.";
+    "follower.replication.throttled.replicas" follower_replication_throttled_replicas: ThrottledReplicas = Some(""), Replicas, Dynamic, [],
+        "Replicas that fetch no faster than follower.replication.throttled.rate of their brokers while they are out of sync: partition:broker, or * for all.";
     "index.interval.bytes" index_interval_bytes: i32 = Some("4096"), AtLeast(0), Dynamic,
         [Synonym::same("log.index.interval.bytes")],
         "How many bytes of log lie between two entries of the offset index.";
-    "leader.replication.throttled.replicas" leader_replication_throttled_replicas: Vec<String> = Some(""), OnlyDefault, Dynamic, [],
-        "Replicas whose serving of followers would be throttled.";
+    "leader.replication.throttled.replicas" leader_replication_throttled_replicas: ThrottledReplicas = Some(""), Replicas, Dynamic, [],
+        "Leaders that serve followers which are out of sync no faster than leader.replication.throttled.rate of their brokers: partition:broker, or * for all.";
     "local.retention.bytes" local_retention_bytes: i64 = Some("-2"), OnlyDefault, Dynamic,
         [Synonym::same("log.local.retention.bytes")],
         "Tiered storage: bytes kept locally.";

@@ -99,6 +99,43 @@ impl ConfigValue for EndpointsRequired {
     }
 }
 
+/// Which replicas of a topic are throttled while they catch up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThrottledReplicas {
+    all: bool,
+    /// Partition and broker.
+    replicas: Vec<(i32, i32)>,
+}
+
+impl ThrottledReplicas {
+    /// Whether the replica of a partition on a broker is one of them.
+    pub fn contains(&self, partition: i32, broker: i32) -> bool {
+        self.all || self.replicas.contains(&(partition, broker))
+    }
+}
+
+impl ConfigValue for ThrottledReplicas {
+    const TYPE: ValueType = ValueType::List;
+    fn parse(text: &str) -> Option<Self> {
+        if text.trim() == "*" {
+            return Some(ThrottledReplicas {
+                all: true,
+                replicas: Vec::new(),
+            });
+        }
+        let pair = |item: &str| {
+            let (partition, broker) = item.split_once(':')?;
+            let number = |text: &str| text.parse::<i32>().ok().filter(|number| *number >= 0);
+            Some((number(partition)?, number(broker)?))
+        };
+        let replicas = list(text).map(pair).collect::<Option<Vec<_>>>()?;
+        Some(ThrottledReplicas {
+            all: false,
+            replicas,
+        })
+    }
+}
+
 /// What happens to old records; both false keeps everything but what DeleteRecords removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanupPolicy {

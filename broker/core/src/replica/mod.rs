@@ -13,6 +13,7 @@ mod propose;
 mod watermark;
 mod read_replica;
 mod throttle;
+mod watermark;
 
 #[cfg(test)]
 mod tests;
@@ -24,3 +25,4 @@ pub use follower::{
 pub use isr::{AlterPartitionAnswer, IsrChange, Proposal};
 pub use leader::{Acknowledgement, Effect, FollowerFetch, Leader, LeaderLog, Settings};
 pub use progress::{BrokerStanding, PartitionState, Replica};
+pub use throttle::ReplicationThrottle;

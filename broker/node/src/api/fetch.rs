@@ -396,7 +396,8 @@ impl<E: Env> Fetch<E> {
                 continue;
             };
             if let (Some(partition), Some(range)) = (&cached.handle, &read.range) {
-                partition.count_read(self.fetcher, range.length);
+                let now = self.broker.env.now();
+                partition.count_read(now, self.fetcher, range.length, read.throttled);
             }
             if included {
                 answer.add(&cached.key, read);

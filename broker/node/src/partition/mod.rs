@@ -8,10 +8,11 @@ mod read;
 mod role;
 mod upkeep;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
-use taffrail_core::config::{FlushPolicy, TopicConfig};
+use taffrail_core::config::{FlushPolicy, ThrottledReplicas, TopicConfig};
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicPartition};
 use taffrail_core::producer::Producers;
@@ -20,7 +21,7 @@ use taffrail_log::{CheckpointKind, Log, LogConfig, LogError};
 
 use crate::env::Env;
 use crate::metrics::TopicMetrics;
-use crate::replication::{FlushQueue, IsrProposals, Waiter, Waiters};
+use crate::replication::{FlushQueue, IsrProposals, Throttles, Waiter, Waiters};
 
 pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use follow::FollowerStep;
@@ -36,6 +37,8 @@ pub(crate) struct Partition<E: Env> {
     proposals: Arc<IsrProposals>,
     flushes: Arc<FlushQueue>,
     /// What validation needs, readable without the replica's lock.
+    throttles: Arc<Throttles>,
+    throttled: Throttled,
     log_config: RwLock<Arc<LogConfig>>,
     replica: Mutex<Replica<E>>,
 }
@@ -104,12 +107,30 @@ impl<E: Env> Partition<E> {
     pub(crate) fn new(parts: PartitionParts<E>) -> Arc<Self> {
         let PartitionParts {
             id,
+    pub(crate) throttles: Arc<Throttles>,
             topic,
             me,
             metrics,
             proposals,
             flushes,
             log,
+/// Whether the topic wants this replica throttled while a follower is out of sync.
+#[derive(Debug, Default)]
+struct Throttled {
+    as_leader: AtomicBool,
+    as_follower: AtomicBool,
+}
+
+impl Throttled {
+    fn set(&self, config: &TopicConfig, id: TopicPartition, me: BrokerId) {
+        let leaders = &config.leader_replication_throttled_replicas;
+        let followers = &config.follower_replication_throttled_replicas;
+        let here = |replicas: &ThrottledReplicas| replicas.contains(id.partition, me.0);
+        self.as_leader.store(here(leaders), Ordering::Relaxed);
+        self.as_follower.store(here(followers), Ordering::Relaxed);
+    }
+}
+
             producers,
             config,
             settings,
@@ -120,11 +141,14 @@ impl<E: Env> Partition<E> {
         let high_watermark = checkpointed
             .unwrap_or(log.log_start_offset())
             .clamp(log.log_start_offset(), log.log_end_offset());
+            throttles,
         let log_config = RwLock::new(Arc::clone(log.config()));
         Arc::new(Self {
             id,
             topic,
             me,
+        let throttled = Throttled::default();
+        throttled.set(&config, id, me);
             metrics,
             proposals,
             flushes,
@@ -139,6 +163,8 @@ impl<E: Env> Partition<E> {
                 high_watermark,
                 waiters: Waiters::default(),
                 low_watermark_waiters: Vec::new(),
+            throttles,
+            throttled,
                 unseen_bytes: 0,
                 effects: Vec::new(),
             }),
@@ -161,6 +187,11 @@ impl<E: Env> Partition<E> {
         let log = replica.log.as_ref()?;
         Some((log.directory().path().to_owned(), log.size()))
     }
+    /// Whether this replica is throttled while it follows and is out of sync.
+    pub(crate) fn is_throttled_follower(&self) -> bool {
+        self.throttled.as_follower.load(Ordering::Relaxed)
+    }
+
 
     /// All numbers at once, under one lock.
     pub(crate) fn numbers(&self) -> Option<ReplicaNumbers> {

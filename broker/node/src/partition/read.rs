@@ -1,12 +1,13 @@
 //! Reading: what a consumer or a follower may see from an offset on, as a file range, and where its log parts from ours.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use taffrail_core::error::ErrorKind;
 use taffrail_core::fetch_session::Position;
 use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch};
-use taffrail_core::replica::{
 use taffrail_core::metadata::Image;
+use taffrail_core::replica::{
     EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch,
 };
 use taffrail_core::time::Instant;
@@ -26,7 +27,6 @@ pub(crate) enum Fetcher {
     },
 }
 
-/// One partition of a fetch.
 /// A consumer that may read from a replica near it (KIP-392): where it stands, and by which listener it came in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nearby<'a> {
@@ -44,20 +44,20 @@ impl Nearby<'_> {
     }
 }
 
+/// One partition of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadRequest<'a> {
     pub(crate) position: Position,
     pub(crate) fetcher: Fetcher,
-    pub(crate) bytes_max: usize,
     /// A consumer that may also read from followers; `None` where everybody reads from leaders.
     pub(crate) nearby: Option<Nearby<'a>>,
+    pub(crate) bytes_max: usize,
     /// Whether the first batch is returned even if it alone is larger.
     pub(crate) min_one: bool,
     /// Whether the leader takes note of a follower's progress: once per fetch.
     pub(crate) note_follower: bool,
 }
 
-/// What was found.
 impl ReadRequest<'_> {
     fn limits(&self, end_offset: i64) -> ReadLimits {
         ReadLimits {
@@ -68,12 +68,17 @@ impl ReadRequest<'_> {
     }
 }
 
+/// What was found.
 pub(crate) struct ReadResult<E: Env> {
     pub(crate) error: Option<ErrorKind>,
     pub(crate) high_watermark: i64,
     pub(crate) last_stable_offset: i64,
     pub(crate) log_start_offset: i64,
     pub(crate) diverging: Option<EpochEnd>,
+    /// Whether what is read counts as that of a throttled replica.
+    pub(crate) throttled: bool,
+    /// The replica that the consumer is sent to instead of getting records.
+    pub(crate) preferred_read_replica: Option<BrokerId>,
     pub(crate) range: Option<FileRange<<E::Disk as Disk>::File>>,
 }
 
@@ -86,8 +91,43 @@ impl<E: Env> ReadResult<E> {
             last_stable_offset: -1,
             log_start_offset: -1,
             diverging: None,
+            throttled: false,
+            preferred_read_replica: None,
             range: None,
         }
+    }
+
+    /// Nothing yet but the numbers of a replica.
+    fn of<D: Disk>(log: &Log<D>, high_watermark: i64) -> Self {
+        Self {
+            error: None,
+            high_watermark,
+            // Without transactions both isolation levels see the same: every committed record is stable.
+            last_stable_offset: high_watermark,
+            log_start_offset: log.log_start_offset(),
+            diverging: None,
+            throttled: false,
+            preferred_read_replica: None,
+            range: None,
+        }
+    }
+
+    /// Whether the position is good to read from; if not, this is the answer.
+    fn check_position<D: Disk>(&mut self, position: &Position, log: &Log<D>) -> bool {
+        let from = FetchedFrom {
+            fetch_offset: position.fetch_offset,
+            last_fetched_epoch: position.last_fetched_epoch,
+        };
+        let (log_start_offset, log_end_offset) = (log.log_start_offset(), log.log_end_offset());
+        match check_fetch(from, log_start_offset, log_end_offset, |epoch| {
+            end_of_epoch(log, epoch)
+        }) {
+            FetchCheck::Read => return true,
+            FetchCheck::Diverging(end) => self.diverging = Some(end),
+            // A follower learns where the log starts with the very answer, so that it need not ask.
+            FetchCheck::Refused(error) => self.error = Some(error),
+        }
+        false
     }
 }
 
@@ -109,7 +149,10 @@ impl<E: Env> Partition<E> {
     }
 
     /// Counts what was sent.
-    pub(crate) fn count_read(&self, fetcher: Fetcher, bytes: usize) {
+    pub(crate) fn count_read(&self, now: Instant, fetcher: Fetcher, bytes: usize, throttled: bool) {
+        if throttled {
+            self.throttles.leader.record(now, bytes);
+        }
         match fetcher {
             Fetcher::Consumer => self.metrics.bytes_out.inc_by(bytes as u64),
             Fetcher::Follower { .. } => self.metrics.replication_bytes_out.inc_by(bytes as u64),
@@ -124,6 +167,9 @@ impl<E: Env> Partition<E> {
     ) -> Result<ReadResult<E>, ErrorKind> {
         let mut guard = self.lock();
         let replica = &mut *guard;
+        if request.nearby.is_some() && matches!(replica.role, Role::Follower(_)) {
+            return self.read_as_follower(replica, request, waiter);
+        }
         let mut effects = std::mem::take(&mut replica.effects);
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
             return Err(ErrorKind::NotLeaderOrFollower);
@@ -150,9 +196,6 @@ impl<E: Env> Partition<E> {
             let fetch = FollowerFetch {
                 broker,
                 broker_epoch,
-        if request.nearby.is_some() && matches!(replica.role, Role::Follower(_)) {
-            return self.read_as_follower(replica, request, waiter);
-        }
                 fetch_offset,
                 log_start_offset: request.position.log_start_offset,
                 leader_log_end_offset: log.log_end_offset(),
@@ -161,6 +204,15 @@ impl<E: Env> Partition<E> {
             // This very fetch may have moved it: what is answered is one snapshot, taken after.
             result.high_watermark = leader.high_watermark();
             result.last_stable_offset = leader.high_watermark();
+        }
+        if let Fetcher::Follower { broker, .. } = request.fetcher {
+            result.throttled = self.throttled.as_leader.load(Ordering::Relaxed)
+                && !leader.isr().any(|member| member == broker);
+            if result.throttled && self.throttles.leader.is_exceeded(now) {
+                // Nothing now, and not woken by more of what it may not have: the fetch asks again when its wait is over.
+                self.settle(replica, effects);
+                return Ok(result);
+            }
         }
         let (end, end_offset) = match request.fetcher {
             Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
@@ -174,6 +226,38 @@ impl<E: Env> Partition<E> {
             replica.waiters.add_fetch(end, waiter);
         }
         Ok(result)
+    }
+
+    /// A consumer reads from a follower near it, up to what this follower knows to be committed. An offset that it does not have
+    /// is out of range here; the consumer then asks the leader, which knows.
+    fn read_as_follower(
+        &self,
+        replica: &mut Replica<E>,
+        request: &ReadRequest<'_>,
+        waiter: Option<&Arc<Waiter>>,
+    ) -> Result<ReadResult<E>, ErrorKind> {
+        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &replica.role) else {
+            return Err(ErrorKind::NotLeaderOrFollower);
+        };
+        let expected = request.position.current_leader_epoch;
+        check_leader_epoch(expected, follower.leader_epoch())?;
+        let mut result = ReadResult::of(log, follower.high_watermark());
+        if !result.check_position(&request.position, log) {
+            return Ok(result);
+        }
+        let fetch_offset = request.position.fetch_offset;
+        result.range = log
+            .read(fetch_offset, request.limits(result.high_watermark))
+            .map_err(|error| self.read_failed(fetch_offset, &error))?;
+        if let Some(waiter) = waiter {
+            replica.waiters.add_fetch(VisibleEnd::HighWatermark, waiter);
+        }
+        Ok(result)
+    }
+
+    fn read_failed(&self, offset: i64, error: &LogError) -> ErrorKind {
+        tracing::warn!(partition = %self.name(), offset, %error, "read failed");
+        storage_error(error)
     }
 
     /// ListOffsets: an offset by timestamp or by name, as far as the asker may see.
@@ -226,38 +310,6 @@ impl<E: Env> Partition<E> {
             end_offset: end.end_offset.max(log.log_start_offset()),
             ..end
         }))
-    }
-
-    /// A consumer reads from a follower near it, up to what this follower knows to be committed. An offset that it does not have
-    /// is out of range here; the consumer then asks the leader, which knows.
-    fn read_as_follower(
-        &self,
-        replica: &mut Replica<E>,
-        request: &ReadRequest<'_>,
-        waiter: Option<&Arc<Waiter>>,
-    ) -> Result<ReadResult<E>, ErrorKind> {
-        let (Some(log), Role::Follower(follower)) = (&mut replica.log, &replica.role) else {
-            return Err(ErrorKind::NotLeaderOrFollower);
-        };
-        let expected = request.position.current_leader_epoch;
-        check_leader_epoch(expected, follower.leader_epoch())?;
-        let mut result = ReadResult::of(log, follower.high_watermark());
-        if !result.check_position(&request.position, log) {
-            return Ok(result);
-        }
-        let fetch_offset = request.position.fetch_offset;
-        result.range = log
-            .read(fetch_offset, request.limits(result.high_watermark))
-            .map_err(|error| self.read_failed(fetch_offset, &error))?;
-        if let Some(waiter) = waiter {
-            replica.waiters.add_fetch(VisibleEnd::HighWatermark, waiter);
-        }
-        Ok(result)
-    }
-
-    fn read_failed(&self, offset: i64, error: &LogError) -> ErrorKind {
-        tracing::warn!(partition = %self.name(), offset, %error, "read failed");
-        storage_error(error)
     }
 
     /// Log start and log end of a partition that this broker leads in this epoch.

@@ -155,6 +155,7 @@ impl<E: Env> Partition<E> {
         settings: Settings,
         now: Instant,
     ) {
+        self.throttled.set(config, self.id, self.me);
         let log_config = Arc::new(log_config);
         *self.log_config.write().expect("no panic while locked") = Arc::clone(&log_config);
         let mut guard = self.lock();
@@ -224,8 +225,8 @@ fn follow<E: Env>(
                 high_watermark,
             );
             replica.high_watermark = follower.high_watermark();
-            replica.role = Role::Follower(follower);
             replica.unseen_bytes = 0;
+            replica.role = Role::Follower(follower);
             replica.wake_all();
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use taffrail_core::config::BrokerConfig;
 use taffrail_core::ids::{TopicId, TopicPartition};
 use taffrail_core::metadata::{Changes, ConfigResource, Image};
 use taffrail_log::{LogDirectory, PartitionFolder, with_fewest_partitions};
@@ -205,6 +206,15 @@ impl<E: Env> Broker<E> {
     }
 
     fn apply_configs(&self, image: &Image, changes: &Changes) {
+        let own = |resource: &ConfigResource| match resource {
+            ConfigResource::Broker(of) => of.is_none_or(|id| id == self.id),
+            ConfigResource::Topic(_) => false,
+        };
+        if changes.configs.iter().any(own) {
+            // Values that cannot be read are told with the topics' configs.
+            let (config, _) = BrokerConfig::lenient(&self.cluster.layers(image));
+            self.replication.throttles.set_rates(&config);
+        }
         for resource in &changes.configs {
             let partitions = match resource {
                 ConfigResource::Topic(name) => match image.topic_by_name(name) {

@@ -181,6 +181,7 @@ pub(super) fn make_partition<E: Env>(
         proposals: Arc::clone(&broker.replication.proposals),
         flushes: Arc::clone(&broker.replication.flushes),
         log,
+        throttles: Arc::clone(&broker.replication.throttles),
         producers,
         config: config.clone(),
         settings: replica_settings(config, &broker.config),

@@ -19,16 +19,19 @@ use tokio::sync::Notify;
 
 use super::fetch_answer::{self, Answered};
 use super::flush_queue;
+use super::throttle::Throttle;
 use crate::broker::Broker;
 use crate::cluster::{PeerConnection, PeerError};
 use crate::env::Env;
-use crate::partition::FollowerStep;
+use crate::partition::{FollowerStep, Partition};
 
 /// Pause after a connection failed, growing to the second.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What a leader may take beyond the long poll before the connection counts as dead.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
+/// A throttled partition that has had its share asks again after this.
+const THROTTLE_PAUSE: Duration = Duration::from_millis(200);
 /// ListOffsets timestamp of the earliest offset.
 const EARLIEST: i64 = -2;
 
@@ -331,7 +334,22 @@ impl<E: Env> Fetcher<E> {
         if partition.leader_followed() != Some(self.leader) {
             return Err(FollowerStep::Leave);
         }
+        if self.is_throttled(&partition) && self.throttle().is_exceeded(now) {
+            return Err(FollowerStep::Wait(now + THROTTLE_PAUSE));
+        }
         partition.fetch_position(now)
+    }
+
+    /// Whether what is fetched for a replica counts: its topic says so, and it is out of sync.
+    fn is_throttled(&self, partition: &Partition<E>) -> bool {
+        partition.is_throttled_follower()
+            && !(self.broker.cluster.image())
+                .partition(partition.id)
+                .is_some_and(|state| state.isr.contains(&self.broker.id))
+    }
+
+    fn throttle(&self) -> &Throttle {
+        &self.broker.replication.throttles.follower
     }
 
     async fn exchange(&mut self, request: FetchRequest) {
@@ -438,6 +456,10 @@ impl<E: Env> Fetcher<E> {
                 continue;
             };
             let records = answered.records(fetched);
+            if self.is_throttled(&partition) {
+                let now = self.broker.env.now();
+                self.throttle().record(now, records.len());
+            }
             let mut step =
                 partition.handle_fetched(&self.broker.env, &asked, &fetched.answer, records);
             if let FollowerStep::AskLogStart(epoch) = step {

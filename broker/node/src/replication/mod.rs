@@ -8,6 +8,8 @@ mod fetch_answer;
 mod fetcher;
 mod flush_queue;
 mod isr;
+mod recovering;
+mod throttle;
 mod waiter;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,8 @@ pub(crate) use directories::{close_all, open_directories};
 pub(crate) use flush_queue::FlushQueue;
 pub(crate) use isr::IsrProposals;
 pub(crate) use waiter::{VisibleEnd, Waiter, Waiters};
+pub(crate) use recovering::Recovering;
+pub(crate) use throttle::Throttles;
 
 use fetcher::Fetchers;
 
@@ -37,6 +41,7 @@ pub(crate) struct Replication<E: Env> {
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
     fetchers: Fetchers,
+    pub(crate) throttles: Arc<Throttles>,
     sessions: Mutex<Sessions<Arc<Partition<E>>>>,
     waiting_fetches: Mutex<WaitingFetches>,
     strays_checked: AtomicBool,
@@ -57,6 +62,7 @@ impl<E: Env> Replication<E> {
             proposals: Arc::default(),
             flushes: Arc::default(),
             fetchers: Fetchers::default(),
+            throttles: Arc::new(Throttles::new(config)),
             sessions: Mutex::new(Sessions::new(limits)),
             waiting_fetches: Mutex::new(BTreeMap::new()),
             strays_checked: AtomicBool::new(false),
