@@ -18,7 +18,7 @@ use crate::housekeeping;
 use crate::metrics::NodeMetrics;
 use crate::node::{Health, StartError};
 use crate::partition::Partition;
-use crate::replication::{self, Replication};
+use crate::replication::{self, Recovering, Replication};
 
 /// One broker. Everything in it is reached through an `Arc` by connections and background tasks.
 pub(crate) struct Broker<E: Env> {
@@ -43,6 +43,7 @@ pub(crate) struct Broker<E: Env> {
     metrics: NodeMetrics,
     pub(crate) recovered: AtomicU64,
     pub(crate) to_recover: AtomicU64,
+    pub(crate) recovering: Recovering,
     started: AtomicBool,
     ready_once: AtomicBool,
     stopping: AtomicBool,
@@ -63,6 +64,7 @@ impl<E: Env> Broker<E> {
             metrics: NodeMetrics::new(),
             recovered: AtomicU64::new(0),
             to_recover: AtomicU64::new(0),
+            recovering: Recovering::default(),
             started: AtomicBool::new(false),
             ready_once: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -98,6 +100,7 @@ impl<E: Env> Broker<E> {
                 self.recovered.load(Ordering::Relaxed),
                 self.to_recover.load(Ordering::Relaxed),
             ),
+            recovering: self.recovering.names(),
             not_ready,
             fatal: self.fatal.get().cloned(),
         }

@@ -36,6 +36,10 @@ pub struct NodeMetrics {
     pub(crate) consumer_lag: IntGaugeVec,
     pub(crate) partition_offsets: IntGaugeVec,
     pub(crate) failed_isr_updates: IntCounter,
+    pub(crate) follower_out_of_sync: IntGaugeVec,
+    pub(crate) follower_lag_max: IntGaugeVec,
+    pub(crate) follower_caught_up_ms_ago_max: IntGaugeVec,
+    pub(crate) remaining_logs_to_recover: IntGauge,
 }
 
 /// The per-topic counter families.
@@ -200,6 +204,25 @@ impl NodeMetrics {
                 "taffrail_partition_offset",
                 "Offsets of this broker's replicas (taffrail.metrics.per.partition=true).",
                 &["topic", "partition", "offset"],
+            ),
+            follower_out_of_sync: families.gauges(
+                "taffrail_follower_out_of_sync",
+                "Replicas of partitions led here that are out of sync, by the broker that holds them.",
+                &["broker"],
+            ),
+            follower_lag_max: families.gauges(
+                "taffrail_follower_lag_max",
+                "The most records that a follower of a partition led here lacks, by its broker.",
+                &["broker"],
+            ),
+            follower_caught_up_ms_ago_max: families.gauges(
+                "taffrail_follower_caught_up_ms_ago_max",
+                "Milliseconds since the last of the replicas that are out of sync was caught up, by its broker.",
+                &["broker"],
+            ),
+            remaining_logs_to_recover: families.gauge(
+                "kafka_log_logmanager_remaininglogstorecover",
+                "Logs that the start has not opened yet.",
             ),
             requests_by_api,
             registry,

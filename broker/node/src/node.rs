@@ -32,6 +32,8 @@ pub struct Health {
     pub started: bool,
     /// Logs recovered so far and in all.
     pub recovery: (u64, u64),
+    /// The logs that are being recovered now.
+    pub recovering: Vec<String>,
     /// Why the node is not ready yet: registered, unfenced and caught up once makes it ready until it shuts down.
     pub not_ready: Option<String>,
     /// Why the process must stop, once a node has lost an invariant.

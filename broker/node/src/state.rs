@@ -1,14 +1,19 @@
 //! What the node tells about itself: the JSON of `/admin/state`, the answer of `/admin/safe-to-stop`, gauges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use prometheus::IntGaugeVec;
 use serde::Serialize;
 use taffrail_core::ids::{BrokerId, DirectoryId, TopicId, TopicPartition};
-use taffrail_core::metadata::Partition;
+use taffrail_core::metadata::{Image, Partition, why_leaderless};
 
 use crate::broker::Broker;
 use crate::env::Env;
-use crate::partition::ReplicaNumbers;
+use crate::metrics::NodeMetrics;
+use crate::partition::{FollowerNumbers, ReplicaNumbers};
 
 /// Everything that `GET /admin/state` shows, as this broker knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +34,8 @@ pub struct AdminState {
     pub brokers: Vec<BrokerEntry>,
     /// All topics with all partitions.
     pub topics: Vec<TopicEntry>,
+    /// What the start had to recover, and how far it is.
+    pub recovery: RecoveryEntry,
     /// The log directories of this broker.
     pub log_directories: Vec<DirectoryEntry>,
     /// The groups that this broker coordinates.
@@ -74,6 +81,10 @@ pub struct PartitionEntry {
     pub isr: Vec<i32>,
     /// OSR: those that are not.
     pub osr: Vec<i32>,
+    /// ELR: those that left an ISR below min.insync.replicas and still have every acknowledged record.
+    pub elr: Vec<i32>,
+    /// Why nobody leads, and who would have to come back.
+    pub leaderless: Option<String>,
     /// This broker's replica, if it holds one.
     pub local: Option<LocalReplica>,
 }
@@ -108,6 +119,23 @@ pub struct FollowerEntry {
     pub log_end_offset: i64,
     /// Whether it is in the ISR.
     pub in_sync: bool,
+    /// Records that the leader has and it has not, if known.
+    pub lag: Option<i64>,
+    /// Milliseconds since it last had all that the leader had, if it ever had.
+    pub caught_up_ms_ago: Option<u64>,
+    /// Why it is not in the ISR.
+    pub out_of_sync: Option<String>,
+}
+
+/// The recovery of the logs at start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecoveryEntry {
+    /// Logs opened so far.
+    pub recovered: u64,
+    /// Logs found.
+    pub logs: u64,
+    /// Those that are being read now.
+    pub now: Vec<String>,
 }
 
 /// A log directory of this broker.
@@ -170,7 +198,7 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
             topic_id: topic.id.to_string(),
             partitions: (0..)
                 .zip(&topic.partitions)
-                .map(|(index, state)| partition_entry(broker, topic.id, index, state))
+                .map(|(index, state)| partition_entry(broker, &image, topic.id, index, state))
                 .collect(),
         })
         .collect();
@@ -191,6 +219,11 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
             })
             .collect(),
         topics,
+        recovery: RecoveryEntry {
+            recovered: broker.recovered.load(Ordering::Relaxed),
+            logs: broker.to_recover.load(Ordering::Relaxed),
+            now: broker.recovering.names(),
+        },
         log_directories: broker
             .replication
             .directories()
@@ -208,6 +241,7 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
 
 fn partition_entry<E: Env>(
     broker: &Broker<E>,
+    image: &Image,
     topic: TopicId,
     index: i32,
     state: &Partition,
@@ -226,8 +260,10 @@ fn partition_entry<E: Env>(
             .filter(|id| !state.isr.contains(id))
             .map(|id| id.0)
             .collect(),
+        elr: ids(&state.elr),
+        leaderless: why_leaderless(image, state),
         local: held
-            .and_then(|partition| partition.numbers())
+            .and_then(|partition| partition.numbers(broker.env.now()))
             .map(local_replica),
     }
 }
@@ -245,13 +281,20 @@ fn local_replica(numbers: ReplicaNumbers) -> LocalReplica {
         followers: numbers
             .followers
             .into_iter()
-            .map(|(broker, log_end_offset, in_sync)| FollowerEntry {
-                broker: broker.0,
-                log_end_offset: log_end_offset.unwrap_or(-1),
-                in_sync,
+            .map(|follower| FollowerEntry {
+                broker: follower.broker.0,
+                log_end_offset: follower.log_end_offset.unwrap_or(-1),
+                in_sync: follower.out_of_sync.is_none(),
+                lag: follower.lag.records,
+                caught_up_ms_ago: follower.lag.since_caught_up.map(millis),
+                out_of_sync: follower.out_of_sync.map(|reason| reason.to_string()),
             })
             .collect(),
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Answers from memory: what the committed ISRs would be without this broker.
@@ -308,8 +351,10 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
     let held = broker.partitions();
     let per_partition = broker.config.metrics_per_partition;
     metrics.partition_offsets.reset();
+    let now = broker.env.now();
+    let mut followers: BTreeMap<i32, FollowerTotals> = BTreeMap::new();
     for partition in &held {
-        let Some(numbers) = partition.numbers() else {
+        let Some(numbers) = partition.numbers(now) else {
             continue;
         };
         if numbers.role == "leader" {
@@ -318,6 +363,10 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
             under_min_isr += usize::from(numbers.isr_len < numbers.min_isr);
         }
         offline += usize::from(numbers.role == "offline");
+        for follower in &numbers.followers {
+            let totals = followers.entry(follower.broker.0).or_default();
+            totals.add(follower);
+        }
         if per_partition {
             let index = partition.id.partition.to_string();
             let set = |which: &str, offset: i64| {
@@ -335,6 +384,12 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
             }
         }
     }
+    set_follower_gauges(metrics, &followers);
+    let recovered = broker.recovered.load(Ordering::Relaxed);
+    let to_recover = broker.to_recover.load(Ordering::Relaxed);
+    metrics
+        .remaining_logs_to_recover
+        .set(i64::try_from(to_recover.saturating_sub(recovered)).unwrap_or(i64::MAX));
     metrics.partition_count.set(gauge(held.len()));
     metrics.leader_count.set(leads);
     metrics
@@ -398,5 +453,47 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
                 metrics.consumer_lag.with_label_values(&labels).set(lag);
             }
         }
+    }
+}
+
+/// The followers on one broker, of all partitions led here.
+#[derive(Debug, Default)]
+struct FollowerTotals {
+    out_of_sync: i64,
+    lag_max: i64,
+    /// Of those out of sync, the longest time since one was caught up, in milliseconds.
+    caught_up_ms_ago_max: i64,
+}
+
+impl FollowerTotals {
+    fn add(&mut self, follower: &FollowerNumbers) {
+        self.lag_max = self.lag_max.max(follower.lag.records.unwrap_or(0));
+        if follower.out_of_sync.is_some() {
+            self.out_of_sync += 1;
+            let ms_ago = follower.lag.since_caught_up.map_or(0, millis);
+            let ms_ago = i64::try_from(ms_ago).unwrap_or(i64::MAX);
+            self.caught_up_ms_ago_max = self.caught_up_ms_ago_max.max(ms_ago);
+        }
+    }
+}
+
+fn set_follower_gauges(metrics: &NodeMetrics, followers: &BTreeMap<i32, FollowerTotals>) {
+    for family in [
+        &metrics.follower_out_of_sync,
+        &metrics.follower_lag_max,
+        &metrics.follower_caught_up_ms_ago_max,
+    ] {
+        family.reset();
+    }
+    for (broker, totals) in followers {
+        let broker = broker.to_string();
+        let set =
+            |family: &IntGaugeVec, value: i64| family.with_label_values(&[&broker]).set(value);
+        set(&metrics.follower_out_of_sync, totals.out_of_sync);
+        set(&metrics.follower_lag_max, totals.lag_max);
+        set(
+            &metrics.follower_caught_up_ms_ago_max,
+            totals.caught_up_ms_ago_max,
+        );
     }
 }

@@ -8,9 +8,9 @@ mod fetch_check;
 mod follower;
 mod isr;
 mod leader;
+mod out_of_sync;
 mod progress;
 mod propose;
-mod watermark;
 mod read_replica;
 mod throttle;
 mod watermark;
@@ -24,5 +24,6 @@ pub use follower::{
 };
 pub use isr::{AlterPartitionAnswer, IsrChange, Proposal};
 pub use leader::{Acknowledgement, Effect, FollowerFetch, Leader, LeaderLog, Settings};
+pub use out_of_sync::{Lag, OutOfSync};
 pub use progress::{BrokerStanding, PartitionState, Replica};
 pub use throttle::ReplicationThrottle;

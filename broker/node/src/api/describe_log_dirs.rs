@@ -44,7 +44,7 @@ pub(crate) fn handle<E: Env>(
         let Some((path, size)) = partition.placement() else {
             continue;
         };
-        let lag = partition.numbers().map_or(0, |numbers| {
+        let lag = partition.numbers(broker.env.now()).map_or(0, |numbers| {
             (numbers.high_watermark - numbers.log_end_offset).max(0)
         });
         by_directory

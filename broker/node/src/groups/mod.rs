@@ -253,7 +253,7 @@ fn lag<E: Env>(
 ) -> Option<i64> {
     let topic_id = image.topic_by_name(topic)?.id;
     let held = broker.partition(TopicPartition::new(topic_id, partition))?;
-    Some((held.numbers()?.high_watermark - committed).max(0))
+    Some((held.numbers(broker.env.now())?.high_watermark - committed).max(0))
 }
 
 /// The one timer of all coordinators: sessions end, rebalances complete, offsets expire.

@@ -16,7 +16,8 @@ use taffrail_core::config::{FlushPolicy, ThrottledReplicas, TopicConfig};
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicPartition};
 use taffrail_core::producer::Producers;
-use taffrail_core::replica::{Effect, Follower, Leader, LocalLog};
+use taffrail_core::replica::{Effect, Follower, Lag, Leader, LocalLog, OutOfSync};
+use taffrail_core::time::Instant;
 use taffrail_log::{CheckpointKind, Log, LogConfig, LogError};
 
 use crate::env::Env;
@@ -36,9 +37,9 @@ pub(crate) struct Partition<E: Env> {
     metrics: Arc<TopicMetrics>,
     proposals: Arc<IsrProposals>,
     flushes: Arc<FlushQueue>,
-    /// What validation needs, readable without the replica's lock.
     throttles: Arc<Throttles>,
     throttled: Throttled,
+    /// What validation needs, readable without the replica's lock.
     log_config: RwLock<Arc<LogConfig>>,
     replica: Mutex<Replica<E>>,
 }
@@ -81,11 +82,21 @@ pub(crate) struct ReplicaNumbers {
     pub(crate) log_end_offset: i64,
     pub(crate) low_watermark: Option<i64>,
     pub(crate) size: u64,
-    /// Every other replica, for a leader: broker, log end offset, in the ISR.
-    pub(crate) followers: Vec<(BrokerId, Option<i64>, bool)>,
+    /// Every other replica, for a leader.
+    pub(crate) followers: Vec<FollowerNumbers>,
     pub(crate) isr_len: usize,
     pub(crate) min_isr: usize,
     pub(crate) replicas: usize,
+}
+
+/// A follower as its leader sees it at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct FollowerNumbers {
+    pub(crate) broker: BrokerId,
+    pub(crate) log_end_offset: Option<i64>,
+    pub(crate) lag: Lag,
+    /// Why it is not in the ISR; none if it is.
+    pub(crate) out_of_sync: Option<OutOfSync>,
 }
 
 /// What a replica is made with.
@@ -96,24 +107,13 @@ pub(crate) struct PartitionParts<E: Env> {
     pub(crate) metrics: Arc<TopicMetrics>,
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
+    pub(crate) throttles: Arc<Throttles>,
     pub(crate) log: Log<E::Disk>,
     pub(crate) producers: Producers,
     pub(crate) config: TopicConfig,
     pub(crate) settings: taffrail_core::replica::Settings,
 }
 
-impl<E: Env> Partition<E> {
-    /// A replica whose log is open; its role comes with the metadata.
-    pub(crate) fn new(parts: PartitionParts<E>) -> Arc<Self> {
-        let PartitionParts {
-            id,
-    pub(crate) throttles: Arc<Throttles>,
-            topic,
-            me,
-            metrics,
-            proposals,
-            flushes,
-            log,
 /// Whether the topic wants this replica throttled while a follower is out of sync.
 #[derive(Debug, Default)]
 struct Throttled {
@@ -131,27 +131,40 @@ impl Throttled {
     }
 }
 
+impl<E: Env> Partition<E> {
+    /// A replica whose log is open; its role comes with the metadata.
+    pub(crate) fn new(parts: PartitionParts<E>) -> Arc<Self> {
+        let PartitionParts {
+            id,
+            topic,
+            me,
+            metrics,
+            proposals,
+            flushes,
+            throttles,
+            log,
             producers,
             config,
             settings,
         } = parts;
+        let throttled = Throttled::default();
+        throttled.set(&config, id, me);
         let checkpointed =
             log.directory()
                 .checkpointed(CheckpointKind::HighWatermark, &topic, id.partition);
         let high_watermark = checkpointed
             .unwrap_or(log.log_start_offset())
             .clamp(log.log_start_offset(), log.log_end_offset());
-            throttles,
         let log_config = RwLock::new(Arc::clone(log.config()));
         Arc::new(Self {
             id,
             topic,
             me,
-        let throttled = Throttled::default();
-        throttled.set(&config, id, me);
             metrics,
             proposals,
             flushes,
+            throttles,
+            throttled,
             log_config,
             replica: Mutex::new(Replica {
                 log: Some(log),
@@ -163,8 +176,6 @@ impl Throttled {
                 high_watermark,
                 waiters: Waiters::default(),
                 low_watermark_waiters: Vec::new(),
-            throttles,
-            throttled,
                 unseen_bytes: 0,
                 effects: Vec::new(),
             }),
@@ -174,6 +185,11 @@ impl Throttled {
     /// Kafka's name of the partition, for logs and pages.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.topic, self.id.partition)
+    }
+
+    /// Whether this replica is throttled while it follows and is out of sync.
+    pub(crate) fn is_throttled_follower(&self) -> bool {
+        self.throttled.as_follower.load(Ordering::Relaxed)
     }
 
     /// Whether the replica was deleted or closed, so that nobody may hold on to it.
@@ -187,14 +203,9 @@ impl Throttled {
         let log = replica.log.as_ref()?;
         Some((log.directory().path().to_owned(), log.size()))
     }
-    /// Whether this replica is throttled while it follows and is out of sync.
-    pub(crate) fn is_throttled_follower(&self) -> bool {
-        self.throttled.as_follower.load(Ordering::Relaxed)
-    }
-
 
     /// All numbers at once, under one lock.
-    pub(crate) fn numbers(&self) -> Option<ReplicaNumbers> {
+    pub(crate) fn numbers(&self, now: Instant) -> Option<ReplicaNumbers> {
         let replica = self.lock();
         let log = replica.log.as_ref()?;
         let poisoned = log.poisoned().is_some();
@@ -223,7 +234,12 @@ impl Throttled {
                 .replicas()
                 .iter()
                 .filter(|replica| replica.broker != self.me)
-                .map(|replica| (replica.broker, replica.log_end_offset, replica.in_isr))
+                .map(|replica| FollowerNumbers {
+                    broker: replica.broker,
+                    log_end_offset: replica.log_end_offset,
+                    lag: leader.lag(replica, now),
+                    out_of_sync: leader.why_out_of_sync(replica, now),
+                })
                 .collect();
         }
         Some(numbers)

@@ -101,6 +101,7 @@ fn open_one<E: Env>(
     folder: &PartitionFolder,
 ) {
     let name = &folder.name;
+    let _recovery = broker.recovering.begin(name);
     let config = broker.topic_config(&Image::default(), &folder.topic);
     let log_config = Arc::new(log_config(&config, broker.env.random()));
     match directory.open_log(folder, log_config, broker.env.wall_ms()) {
@@ -180,8 +181,8 @@ pub(super) fn make_partition<E: Env>(
         metrics: broker.metrics().topic(topic),
         proposals: Arc::clone(&broker.replication.proposals),
         flushes: Arc::clone(&broker.replication.flushes),
-        log,
         throttles: Arc::clone(&broker.replication.throttles),
+        log,
         producers,
         config: config.clone(),
         settings: replica_settings(config, &broker.config),

@@ -9,6 +9,7 @@ use taffrail_core::ids::{
     BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition,
 };
 use taffrail_core::replica::{AlterPartitionAnswer, IsrChange, Proposal};
+use taffrail_core::time::Instant;
 use taffrail_protocol::messages::alter_partitions_request::{
     AlterPartitionsPartition, AlterPartitionsRequest, AlterPartitionsTopic, IsrMember,
 };
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
+use crate::partition::Partition;
 
 /// Partitions in one request; the rest waits for the next one.
 const PARTITIONS_MAX: usize = 2_000;
@@ -82,10 +84,30 @@ pub(super) async fn send_proposals<E: Env>(broker: Arc<Broker<E>>) {
                 .cloned()
                 .unwrap_or(AlterPartitionAnswer::Unknown);
             count(&broker, &proposal, &answer);
-            tracing::info!(partition = %partition.name(), change = ?proposal.change, new_isr = ?proposal.new_isr, ?answer, "ISR change");
+            let leaving = leaving(&partition, &proposal, broker.env.now());
+            tracing::info!(partition = %partition.name(), change = ?proposal.change, new_isr = ?proposal.new_isr, leaving, ?answer, "ISR change");
             partition.handle_alter_partition_answer(broker.env.now(), &proposal, answer);
         }
     }
+}
+
+/// Whom a proposal leaves out of an ISR, and how far they are behind.
+fn leaving<E: Env>(partition: &Partition<E>, proposal: &Proposal, now: Instant) -> Option<String> {
+    let stays = |id: BrokerId| proposal.new_isr.iter().any(|(member, _)| *member == id);
+    let numbers = partition.numbers(now)?;
+    let members = numbers.followers.iter();
+    let leave =
+        members.filter(|follower| follower.out_of_sync.is_none() && !stays(follower.broker));
+    let told = leave.map(|follower| {
+        let (broker, lag) = (follower.broker, follower.lag);
+        let records = lag
+            .records
+            .map_or("unknown".to_owned(), |records| records.to_string());
+        let ms = lag.since_caught_up.map_or(0, |time| time.as_millis());
+        format!("{broker} (lag {records}, caught up {ms} ms ago)")
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    (!told.is_empty()).then_some(told)
 }
 
 /// Tells leaders that time has passed.
@@ -195,6 +217,7 @@ fn answer_of(answer: &PartitionAnswer) -> AlterPartitionAnswer {
             leader_epoch: LeaderEpoch(answer.leader_epoch),
             partition_epoch: PartitionEpoch(answer.partition_epoch),
             isr: answer.isr.iter().copied().map(BrokerId).collect(),
+            has_eligible: !answer.elr.is_empty(),
         },
         Ok(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted) => {
             AlterPartitionAnswer::NotApplied
@@ -210,4 +233,3 @@ fn answer_of(answer: &PartitionAnswer) -> AlterPartitionAnswer {
         Ok(_) | Err(_) => AlterPartitionAnswer::Unknown,
     }
 }
-            has_eligible: !answer.elr.is_empty(),

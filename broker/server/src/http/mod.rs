@@ -161,7 +161,11 @@ impl Http {
             return Answer::text(200, "recovery has finished\n");
         }
         let (recovered, all) = health.recovery;
-        Answer::text(503, &format!("recovering: {recovered} of {all} logs\n"))
+        let now = health.recovering.join(", ");
+        Answer::text(
+            503,
+            &format!("recovered {recovered} of {all} logs, now: {now}\n"),
+        )
     }
 
     fn readyz(&self) -> Answer {
