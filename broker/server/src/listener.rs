@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::{info, warn};
 
 use crate::connection::{Connections, Shared, serve};
+use crate::socket::give_up_when_unreachable;
 
 /// How long accepting rests after an error such as "no file descriptors left".
 const REST_AFTER_ERROR: Duration = Duration::from_millis(100);
@@ -133,6 +134,9 @@ fn open(
     };
     // A socket that cannot be told to is about to fail anyway, where that is handled.
     let _ = stream.set_nodelay(true);
+    if bound.kind == ListenerKind::Internal {
+        let _ = give_up_when_unreachable(&stream);
+    }
     let connection = Connection::new(
         Arc::clone(&bound.name),
         bound.kind,

@@ -12,6 +12,7 @@ mod peer;
 mod properties;
 mod run;
 mod settings;
+mod socket;
 
 use std::io::Write;
 use std::path::Path;

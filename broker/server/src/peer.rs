@@ -17,6 +17,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::clock::Clock;
+use crate::socket::give_up_when_unreachable;
 
 /// The 4-byte length before each frame.
 const PREFIX: usize = 4;
@@ -71,6 +72,7 @@ impl TcpPeer {
         let addresses = resolve(host, port).await?;
         let stream = TcpStream::connect(addresses.as_slice()).await?;
         stream.set_nodelay(true)?;
+        give_up_when_unreachable(&stream)?;
         let (half, requests) = stream.into_split();
         let answers = Answers {
             half,

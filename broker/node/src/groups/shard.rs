@@ -244,10 +244,7 @@ impl<E: Env> Shard<E> {
         // Asked before, so that a passing lack of replicas does not cost the coordinator.
         self.partition
             .check_own_append(self.epoch)
-            .map_err(|error| match error {
-                ErrorKind::NotEnoughReplicas => ErrorKind::CoordinatorNotAvailable,
-                _ => ErrorKind::NotCoordinator,
-            })?;
+            .map_err(refusal)?;
         let (now, wall_ms) = (broker.env.now(), broker.env.wall_ms());
         let mut effects = std::mem::take(&mut state.effects);
         let decision = decide(Turn {
@@ -318,5 +315,28 @@ impl State {
         self.failed = true;
         self.joins.clear();
         self.syncs.clear();
+    }
+}
+
+/// What a client is told when its coordinator may not append (KAFKA-3590): to ask again here, or elsewhere.
+fn refusal(error: ErrorKind) -> ErrorKind {
+    match error {
+        ErrorKind::NotEnoughReplicas => ErrorKind::CoordinatorNotAvailable,
+        _ => ErrorKind::NotCoordinator,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_replicas_is_told_as_something_that_passes() {
+        let check = |error, expected| assert_eq!(refusal(error), expected);
+        check(
+            ErrorKind::NotEnoughReplicas,
+            ErrorKind::CoordinatorNotAvailable,
+        );
+        check(ErrorKind::NotLeaderOrFollower, ErrorKind::NotCoordinator);
     }
 }

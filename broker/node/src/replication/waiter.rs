@@ -191,3 +191,42 @@ impl Waiters {
         self.fetches.retain(|wait| !wait.waiter.is_over());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn is_notified(waiter: &Waiter) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(waiter.notify.notified()).poll(&mut context) == Poll::Ready(())
+    }
+
+    #[test]
+    fn a_wait_ends_once_whoever_ends_it() {
+        let waiter = Waiter::new(2);
+        waiter.credit(1);
+        assert!(!waiter.is_over() && !is_notified(&waiter));
+        waiter.credit(1);
+        assert!(waiter.is_over() && is_notified(&waiter));
+        waiter.credit(1);
+        waiter.wake();
+        waiter.supersede();
+        assert!(!is_notified(&waiter), "a second end wakes nobody");
+    }
+
+    #[test]
+    fn a_high_watermark_wakes_the_produces_up_to_it() {
+        let mut waiters = Waiters::default();
+        let (near, far) = (Waiter::new(1), Waiter::new(1));
+        waiters.add_produce(9, &far);
+        waiters.add_produce(5, &near);
+        waiters.high_watermark_moved(8, 1);
+        assert!(near.is_over() && !far.is_over());
+        waiters.high_watermark_moved(9, 1);
+        assert!(far.is_over());
+    }
+}
