@@ -7,14 +7,7 @@ SHELL := /usr/bin/env bash
 
 TOOLS := $(CURDIR)/.tools
 CARGO_DENY_VERSION := 0.20.2
-CARGO_FUZZ_VERSION := 0.13.2
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
-CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
-
-# How long each decoder's fuzz target runs in `make fuzz`.
-FUZZ_SECONDS ?= 30
-# The fuzz targets need a nightly compiler, for the sanitizer's flags.
-FUZZ_TOOLCHAIN ?= nightly
 
 # Where `image` and the Kubernetes bed put what they make.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -45,7 +38,7 @@ client-image: ## Pack the Kubernetes tests' client as target/client-image/taffra
 	@$(KUBERNETES)/install.sh
 	$(KUBERNETES)/client-image.sh "$(TARGET)/client-image" "$(CLIENT_IMAGE)"
 
-# The committed fuzz corpora are run through every decoder by `cargo test`; `make fuzz` goes beyond them.
+# Every decoder is fuzzed for some seconds by `cargo test`; `make fuzz` goes beyond.
 test: tools build ## Everything up to real processes with real clients; the brokers under test are the release build
 	cargo test --locked --workspace
 
@@ -89,8 +82,8 @@ cluster-down: ## End it, and leave nothing behind
 e2e: tools ## Everything on a real Kubernetes: the bed's, or the cluster that KUBECONFIG names (then with IMAGE and CLIENT_IMAGE)
 	@IMAGE="$(IMAGE)" CLIENT_IMAGE="$(CLIENT_IMAGE)" $(KUBERNETES)/run.sh
 
-fuzz: ## Search for new inputs with each decoder's fuzz target, FUZZ_SECONDS each (needs a nightly compiler)
-	@e2e/tools/fuzz.sh "$(CARGO_FUZZ)" "$(CARGO_FUZZ_VERSION)" "$(FUZZ_TOOLCHAIN)" "$(FUZZ_SECONDS)"
+fuzz: ## Search for inputs that break a decoder: DURATION=30s for each, SEED=2 for another run, TARGETS="request recovery" for some
+	cargo run --quiet --locked -p taffrail-fuzz -- --duration "$(or $(DURATION),30s)" --seed "$(or $(SEED),1)" --found "$(TARGET)/fuzz" $(TARGETS)
 
 # A machine that cannot hold a cluster (cgroup v2 alone, not root, …) says so and leaves the last part out; `make e2e` fails there.
 ci: check test ## What CI runs: all of it

@@ -10,6 +10,8 @@ mod connection;
 mod dispatch;
 mod env;
 mod errors;
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod housekeeping;
 mod metrics;

@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 use crate::varint;
 use crate::{Records, Uuid};
 
-/// Memory that the arrays of one message may take: this many times the bytes of its frame, plus the slack.
+/// Memory that one message may take: this many times the bytes of its frame, plus the slack.
 /// The leanest honest element, a struct of empty strings, takes 12 to 16 times its bytes.
 const MEMORY_PER_FRAME_BYTE: usize = 16;
 /// Lets small frames be odd; 64 KiB a request is nothing.
@@ -172,7 +172,11 @@ impl<'a> Reader<'a> {
 
     /// A string or null.
     pub fn nullable_string(&mut self, flexible: bool) -> Result<Option<String>, DecodeError> {
-        Ok(self.nullable_str(flexible)?.map(str::to_owned))
+        let Some(text) = self.nullable_str(flexible)? else {
+            return Ok(None);
+        };
+        self.charge(text.len())?;
+        Ok(Some(text.to_owned()))
     }
 
     /// A string or null, borrowed from the frame.
@@ -203,7 +207,9 @@ impl<'a> Reader<'a> {
         let Some(length) = self.array_length(flexible)? else {
             return Ok(None);
         };
-        self.take(length).map(|bytes| Some(bytes.to_vec()))
+        let bytes = self.take(length)?;
+        self.charge(length)?;
+        Ok(Some(bytes.to_vec()))
     }
 
     /// Records: where they stand in the frame, never a copy.
@@ -251,20 +257,25 @@ impl<'a> Reader<'a> {
                 remaining: self.remaining(),
             });
         }
-        let memory = length.saturating_mul(size_of::<T>());
-        self.memory = match self.memory.checked_sub(memory) {
-            Some(left) => left,
-            None => {
-                return Err(DecodeError::TooMuchMemory {
-                    frame: self.frame.len(),
-                });
-            }
-        };
+        self.charge(length.saturating_mul(size_of::<T>()))?;
         let mut elements = Vec::with_capacity(length);
         for _ in 0..length {
             elements.push(read(self)?);
         }
         Ok(Some(elements))
+    }
+
+    /// Takes what is about to be allocated off what the message may take.
+    fn charge(&mut self, memory: usize) -> Result<(), DecodeError> {
+        match self.memory.checked_sub(memory) {
+            Some(left) => {
+                self.memory = left;
+                Ok(())
+            }
+            None => Err(DecodeError::TooMuchMemory {
+                frame: self.frame.len(),
+            }),
+        }
     }
 
     /// A struct behind a marker byte: negative is null.

@@ -59,9 +59,9 @@ fn measure<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
     (result, PEAK.with(Cell::get), COUNT.with(Cell::get))
 }
 
-/// Arrays take up to 16 times the frame and 64 KiB; strings and bytes no more than the frame.
+/// What every decoder is held to.
 fn allowed(frame: usize) -> usize {
-    20 * frame + 64 * 1024
+    16 * frame + 64 * 1024
 }
 
 /// The frame that made another codec ask for 206 GB.

@@ -4,6 +4,7 @@
 mod controller_channel;
 pub(crate) mod endpoints;
 mod forward;
+pub(crate) mod fuzzing;
 mod history;
 mod metadata_log;
 mod observer;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Coordinator, Decision};
+use taffrail_core::group::{Coordinator, Decision, Settings};
 use taffrail_core::ids::{LeaderEpoch, TopicPartition};
+use taffrail_core::time::Instant;
 use taffrail_protocol::records::Batches;
 
 use super::bytes;
@@ -78,6 +79,16 @@ fn load<E: Env>(
         }
     }
     Ok((coordinator, end_offset))
+}
+
+/// Applies whatever batches stand in a log, as a load does; for the fuzz target.
+pub fn try_log(log: &[u8]) {
+    let mut coordinator = Coordinator::new(Settings::default());
+    for batch in Batches::new(log) {
+        let Ok((header, range)) = batch else { return };
+        bytes::apply_batch(&mut coordinator, &header, &log[range]);
+    }
+    coordinator.handle_loaded(Instant::ZERO);
 }
 
 /// Offsets of deleted topics go, in every coordinator here.

@@ -29,6 +29,7 @@ use crate::broker::Broker;
 use crate::env::Env;
 use crate::state::{GroupEntry, GroupOffset};
 
+pub use load::try_log;
 use shard::Shard;
 
 /// The topic that holds groups and offsets.

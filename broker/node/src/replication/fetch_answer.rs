@@ -59,6 +59,15 @@ pub(super) fn decode(leader: BrokerId, frame: Vec<u8>) -> Result<Answered, PeerE
     })
 }
 
+/// Whatever bytes a leader answers with: they are taken apart or refused; for the fuzz target.
+pub fn try_fetch_answer(frame: &[u8]) {
+    if let Ok(answered) = decode(BrokerId(0), frame.to_vec()) {
+        for fetched in &answered.partitions {
+            assert!(answered.records(fetched).len() <= frame.len());
+        }
+    }
+}
+
 fn fetched(id: TopicPartition, data: PartitionData) -> Fetched {
     let diverging = (data.diverging_epoch.end_offset >= 0).then_some(EpochEnd {
         epoch: LeaderEpoch(data.diverging_epoch.epoch),

@@ -27,11 +27,12 @@ use crate::env::Env;
 use crate::partition::Partition;
 
 pub(crate) use directories::{close_all, open_directories};
+pub use fetch_answer::try_fetch_answer;
 pub(crate) use flush_queue::FlushQueue;
 pub(crate) use isr::IsrProposals;
-pub(crate) use waiter::{VisibleEnd, Waiter, Waiters};
 pub(crate) use recovering::Recovering;
 pub(crate) use throttle::Throttles;
+pub(crate) use waiter::{VisibleEnd, Waiter, Waiters};
 
 use fetcher::Fetchers;
 
@@ -40,8 +41,8 @@ pub(crate) struct Replication<E: Env> {
     directories: OnceLock<Vec<LogDirectory<E::Disk>>>,
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
-    fetchers: Fetchers,
     pub(crate) throttles: Arc<Throttles>,
+    fetchers: Fetchers,
     sessions: Mutex<Sessions<Arc<Partition<E>>>>,
     waiting_fetches: Mutex<WaitingFetches>,
     strays_checked: AtomicBool,
@@ -61,8 +62,8 @@ impl<E: Env> Replication<E> {
             directories: OnceLock::new(),
             proposals: Arc::default(),
             flushes: Arc::default(),
-            fetchers: Fetchers::default(),
             throttles: Arc::new(Throttles::new(config)),
+            fetchers: Fetchers::default(),
             sessions: Mutex::new(Sessions::new(limits)),
             waiting_fetches: Mutex::new(BTreeMap::new()),
             strays_checked: AtomicBool::new(false),

@@ -326,6 +326,40 @@ fn decode_snapshot_body(cursor: &mut Cursor<'_>) -> Option<Snapshot> {
     })
 }
 
+/// Whatever bytes come: they are read or refused. What an intact frame holds is read back the same.
+pub(in crate::cluster) fn try_bytes(bytes: &[u8]) {
+    if let Ok(scan) = scan(bytes) {
+        assert!(scan.end <= bytes.len());
+    }
+    if let Ok(snapshot) = decode_snapshot(bytes) {
+        assert_eq!(decode_snapshot(&encode_snapshot(&snapshot)), Ok(snapshot));
+    }
+    if let Some((hard_state, entries)) = decode_payload(bytes) {
+        let mut frame = Vec::new();
+        encode_frame(&mut frame, 0, hard_state, &entries);
+        let found = frame_at(&frame, 0, |sequence| sequence == 0);
+        assert_eq!(found.map(|(_, payload)| payload), Some(bytes));
+    }
+}
+
+/// A log file, a snapshot file and what a frame holds.
+pub(in crate::cluster) fn seeds(
+    hard_state: HardState,
+    entries: &[Entry],
+    snapshot: &Snapshot,
+) -> Vec<Vec<u8>> {
+    let mut log = encode_header(Header {
+        broker_id: 0,
+        snapshot_index: 0,
+        snapshot_term: 0,
+    });
+    let start = log.len();
+    encode_frame(&mut log, 0, hard_state, entries);
+    let payload = log[start + FRAME_HEADER_SIZE..].to_vec();
+    encode_frame(&mut log, 1, hard_state, &[]);
+    vec![log, encode_snapshot(snapshot), payload]
+}
+
 struct Cursor<'a> {
     bytes: &'a [u8],
 }

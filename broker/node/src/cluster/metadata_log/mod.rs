@@ -13,6 +13,8 @@ use thiserror::Error;
 
 use frame::{FormatError, HEADER_SIZE, Header, Scan};
 
+pub(super) use frame::{seeds, try_bytes};
+
 /// The folder of the metadata log in a log directory. It has no partition number behind it, as the folders of replicas
 /// have, so that it is never taken for one.
 pub(crate) const FOLDER: &str = "__cluster_metadata";

@@ -1,97 +1,23 @@
-//! The fuzz targets without a fuzzer: every seed of the corpus, then mutations of them for a bounded time.
-//!
-//! `TAFFRAIL_FUZZ_SECONDS` is the time for all targets together, 4 by default; `TAFFRAIL_FUZZ_SEED` starts another run.
+//! Writes the seeds of the fuzz targets (`broker/fuzz/corpus`): an honest message of each kind, from the definitions.
 
 mod support;
-#[path = "../fuzz/src/lib.rs"]
-#[allow(unreachable_pub, dead_code)]
-mod targets;
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{env, fs, panic};
+
 use support::definition::Kind;
 use support::{Source, definitions, message_bytes};
 use taffrail_protocol::records::{Compression, compress};
 use taffrail_protocol::{metadata_records, producer_snapshot};
-use targets::TARGETS;
 
 fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
+        .join("../fuzz/corpus")
         .join(target)
 }
 
-fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = corpus(target);
-    let entries =
-        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("entry").path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} holds no seed", folder.display());
-    files
-        .iter()
-        .map(|file| fs::read(file).expect("a readable seed"))
-        .collect()
-}
-
-fn number(variable: &str, default: u64) -> u64 {
-    env::var(variable)
-        .ok()
-        .and_then(|value| value.parse().ok())
-        .unwrap_or(default)
-}
-
-#[test]
-fn fuzz_smoke() {
-    let time = Duration::from_secs(number("TAFFRAIL_FUZZ_SECONDS", 4)) / TARGETS.len() as u32;
-    let mut source = Source::new(number("TAFFRAIL_FUZZ_SEED", 1));
-    for (name, target) in TARGETS {
-        let run = |data: &[u8]| {
-            if let Err(cause) = panic::catch_unwind(|| target(data)) {
-                eprintln!("target {name} failed on {data:?}");
-                panic::resume_unwind(cause);
-            }
-        };
-        let seeds = seeds(name);
-        seeds.iter().for_each(|seed| run(seed));
-        let deadline = Instant::now() + time;
-        while Instant::now() < deadline {
-            for _ in 0..100 {
-                run(&mutate(&seeds, &mut source));
-            }
-        }
-    }
-}
-
-/// A seed with a few bytes changed, removed, inserted or taken from another seed.
-fn mutate(seeds: &[Vec<u8>], source: &mut Source) -> Vec<u8> {
-    let mut data = seeds[source.below(seeds.len() as u64) as usize].clone();
-    for _ in 0..=source.below(4) {
-        let at = source.below(data.len() as u64 + 1) as usize;
-        let interesting = [0, 1, 0x7f, 0x80, 0xff, source.next() as u8][source.below(6) as usize];
-        match source.below(5) {
-            0 => data.truncate(at),
-            1 => data.insert(at, interesting),
-            2 if at < data.len() => drop(data.remove(at)),
-            3 => {
-                let other = &seeds[source.below(seeds.len() as u64) as usize];
-                let from = source.below(other.len() as u64 + 1) as usize;
-                data.truncate(at);
-                data.extend_from_slice(&other[from..]);
-            }
-            _ => data
-                .iter_mut()
-                .skip(at)
-                .take(1 + source.below(4) as usize)
-                .for_each(|byte| *byte = interesting),
-        }
-    }
-    data
-}
-
 /// Writes the corpus anew, after a definition changed:
-/// `cargo test -p taffrail-protocol --test fuzz_smoke -- --ignored write_seeds`.
+/// `cargo test -p taffrail-protocol --test fuzz_seeds -- --ignored write_seeds`.
 #[test]
 #[ignore = "writes into the source tree; run by name with --ignored after a definition changed"]
 fn write_seeds() {
