@@ -19,6 +19,7 @@ use crate::folder::{FolderState, PartitionFolder};
 use crate::identity::{self, Identity, META_PROPERTIES};
 use crate::log::{Log, Recovered};
 use crate::open_files::OpenFiles;
+use crate::room::{Reserve, Room, RoomChange, RoomFor};
 
 const LOCK: &str = ".lock";
 
@@ -73,7 +74,10 @@ struct State<D: Disk> {
     clean_shutdown: CleanShutdown,
     files: Arc<OpenFiles<D::File>>,
     partition_count: AtomicUsize,
+    room: Room,
     offline: OnceLock<String>,
+    /// Told once, when it goes offline.
+    on_offline: OnceLock<Box<dyn Fn() + Send + Sync>>,
     checkpoints: Mutex<Checkpoints>,
     _lock: D::Lock,
 }
@@ -136,7 +140,9 @@ impl<D: Disk> LogDirectory<D> {
                 clean_shutdown,
                 files,
                 partition_count: AtomicUsize::new(0),
+                room: Room::default(),
                 offline: OnceLock::new(),
+                on_offline: OnceLock::new(),
                 checkpoints: Mutex::new(checkpoints),
                 _lock: lock,
             }),
@@ -187,6 +193,30 @@ impl<D: Disk> LogDirectory<D> {
         self.disk().space(self.path())
     }
 
+    /// Asks the volume how much room there is, of which `reserve` is kept free. To be called every second or so.
+    pub fn measure_room(&self, reserve: Reserve) -> io::Result<Option<RoomChange>> {
+        Ok(self.state.room.measured(self.space()?, reserve))
+    }
+
+    /// Whether so many bytes may be appended to its logs.
+    pub fn has_room(&self, bytes: u64, what: RoomFor) -> bool {
+        self.state.room.has(bytes, what)
+    }
+
+    /// Whether producers are refused for want of room.
+    pub fn is_full(&self) -> bool {
+        self.state.room.is_full()
+    }
+
+    /// Bytes that were usable when the volume was last asked, and how many of them are kept in reserve.
+    pub fn measured_room(&self) -> (u64, u64) {
+        (self.state.room.usable(), self.state.room.reserve())
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.state.room
+    }
+
     /// Why it was taken out of use, if it was. It stays so until the broker restarts.
     pub fn offline(&self) -> Option<&str> {
         self.state.offline.get().map(String::as_str)
@@ -196,6 +226,20 @@ impl<D: Disk> LogDirectory<D> {
     pub fn mark_offline(&self, reason: &str) {
         if self.state.offline.set(reason.to_owned()).is_ok() {
             tracing::error!(directory = %self.path().display(), reason, "log directory is offline");
+            if let Some(listener) = self.state.on_offline.get() {
+                listener();
+            }
+        }
+    }
+
+    /// Has `listener` called when the directory goes offline, from wherever that is noticed and with a log's lock held: it
+    /// may only wake somebody. The first listener stays.
+    pub fn on_offline(&self, listener: impl Fn() + Send + Sync + 'static) {
+        if self.state.on_offline.set(Box::new(listener)).is_ok()
+            && self.offline().is_some()
+            && let Some(listener) = self.state.on_offline.get()
+        {
+            listener();
         }
     }
 

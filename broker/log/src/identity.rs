@@ -33,7 +33,7 @@ impl Identity {
     }
 
     /// What a file says, or the key that is missing or wrong.
-    pub(crate) fn parse(content: &[u8]) -> Result<Identity, &'static str> {
+    pub fn parse(content: &[u8]) -> Result<Identity, &'static str> {
         let text = std::str::from_utf8(content).map_err(|_| "it is not text")?;
         let value = |key: &str| {
             text.lines()
@@ -77,20 +77,17 @@ pub(crate) fn write_topic_id<D: Disk>(
 
 /// The topic id of a replica's folder; `None` if the file is missing or unreadable.
 pub(crate) fn read_topic_id<D: Disk>(disk: &D, folder: &Path) -> io::Result<Option<[u8; 16]>> {
-    let Some(content) = read_if_present(disk, &folder.join(PARTITION_METADATA))? else {
-        return Ok(None);
-    };
-    let Ok(text) = std::str::from_utf8(&content) else {
-        return Ok(None);
-    };
-    let mut lines = text.lines();
+    let content = read_if_present(disk, &folder.join(PARTITION_METADATA))?;
+    Ok(content.and_then(|content| parse_topic_id(&content)))
+}
+
+/// What a `partition.metadata` says.
+pub(crate) fn parse_topic_id(content: &[u8]) -> Option<[u8; 16]> {
+    let mut lines = std::str::from_utf8(content).ok()?.lines();
     if lines.next() != Some("version: 0") {
-        return Ok(None);
+        return None;
     }
-    Ok(lines
-        .next()
-        .and_then(|line| line.strip_prefix("topic_id: "))
-        .and_then(parse_id))
+    lines.next()?.strip_prefix("topic_id: ").and_then(parse_id)
 }
 
 fn parse_id(text: &str) -> Option<[u8; 16]> {

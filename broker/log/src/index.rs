@@ -15,6 +15,8 @@ pub(crate) trait IndexEntry: Copy {
     fn encode(self, out: &mut Vec<u8>);
     /// From exactly [`IndexEntry::BYTES`] bytes.
     fn decode(bytes: &[u8]) -> Self;
+    /// Whether it may stand behind `before` in one index.
+    fn follows(self, before: Self) -> bool;
 }
 
 /// Entry of `<base>.index`: where the batch with this last offset starts.
@@ -47,6 +49,10 @@ impl IndexEntry for OffsetEntry {
             position: be_u32(&bytes[4..8]),
         }
     }
+
+    fn follows(self, before: Self) -> bool {
+        self.relative_offset > before.relative_offset && self.position > before.position
+    }
 }
 
 impl IndexEntry for TimeEntry {
@@ -63,6 +69,10 @@ impl IndexEntry for TimeEntry {
             timestamp,
             relative_offset: be_u32(&bytes[8..12]),
         }
+    }
+
+    fn follows(self, before: Self) -> bool {
+        self.timestamp > before.timestamp && self.relative_offset > before.relative_offset
     }
 }
 
@@ -238,6 +248,43 @@ impl<E: IndexEntry> Index<E> {
         // that was once right and no longer is.
         file.sync()?;
         self.written = low;
+        Ok(())
+    }
+
+    /// The entries at the front of the file that grow as they must and for which `within` holds: what a power loss left of
+    /// it that can be trusted, if what `within` accepts was there before.
+    pub(crate) fn sound_front<D: Disk>(
+        &self,
+        disk: &D,
+        path: &Path,
+        within: impl Fn(&E) -> bool,
+    ) -> io::Result<Vec<E>> {
+        if self.written == 0 {
+            return Ok(Vec::new());
+        }
+        let mut entries: Vec<E> = read_entries(&disk.open(path)?, 0, self.written)?;
+        let breaks = entries
+            .windows(2)
+            .position(|pair| !pair[1].follows(pair[0]));
+        entries.truncate(breaks.map_or(entries.len(), |last| last + 1));
+        entries.truncate(entries.partition_point(within));
+        Ok(entries)
+    }
+
+    /// Keeps so many entries at the front of the file, durably; what was not written is forgotten.
+    pub(crate) fn keep_front<D: Disk>(
+        &mut self,
+        disk: &D,
+        path: &Path,
+        count: u32,
+    ) -> io::Result<()> {
+        self.unwritten.clear();
+        if count < self.written {
+            let file = disk.open(path)?;
+            file.set_length(u64::from(count) * E::BYTES as u64)?;
+            file.sync()?;
+            self.written = count;
+        }
         Ok(())
     }
 

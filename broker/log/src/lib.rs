@@ -14,11 +14,14 @@ mod error;
 mod folder;
 mod identity;
 mod index;
+pub mod inspect;
 mod log;
 mod open_files;
 mod real_disk;
+mod room;
 mod segment;
 pub mod validate;
+pub mod verify;
 
 pub use checkpoint::{CheckpointKind, Offsets};
 pub use clean_shutdown::CleanShutdown;
@@ -30,9 +33,10 @@ pub use error::LogError;
 pub use folder::{FolderState, PartitionFolder};
 pub use identity::Identity;
 pub use log::{
-    Appended, BatchHeaders, FileRange, Flush, Flushed, LocatedBatch, Log, OffsetSpec, ReadLimits,
-    Recovered, Retired, TimestampOffset, Writeback,
+    Appended, BatchHeaders, CheckStep, FileRange, Flush, Flushed, LocatedBatch, Log, OffsetSpec,
+    ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset, Writeback,
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};
+pub use room::{Reserve, RoomChange, RoomFor};
 pub use taffrail_protocol::records::TimestampType;

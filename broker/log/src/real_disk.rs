@@ -24,6 +24,13 @@ impl AsFd for RealFile {
     }
 }
 
+impl RealDisk {
+    /// Opens a file that may be on a volume that cannot be written.
+    pub(crate) fn open_to_read(&self, path: &Path) -> io::Result<RealFile> {
+        File::open(path).map(RealFile)
+    }
+}
+
 impl Disk for RealDisk {
     type File = RealFile;
     type Lock = File;

@@ -42,6 +42,8 @@ pub(crate) struct Segment<F> {
     /// How often its file was changed, and up to which change it is durable.
     pub(crate) changed: u64,
     pub(crate) synced: u64,
+    /// Bytes of content that are durable.
+    pub(crate) synced_size: u64,
     pub(crate) handle: Arc<Handle<F>>,
     pub(crate) offset_index: Index<OffsetEntry>,
     pub(crate) time_index: Index<TimeEntry>,
@@ -58,6 +60,10 @@ pub(crate) struct Segment<F> {
     /// Whether a range of it was handed out since `last_read_ms` was brought up to date.
     pub(crate) read_lately: bool,
     pub(crate) last_read_ms: i64,
+    /// Whether its checksums were compared since this process opened it.
+    pub(crate) checked: bool,
+    /// Whether a range of it was handed out before they were.
+    pub(crate) wants_check: bool,
 }
 
 pub(crate) fn file_name(base_offset: i64, suffix: &str) -> String {
@@ -95,6 +101,7 @@ impl<F: DiskFile> Segment<F> {
             written_back: 0,
             changed: 0,
             synced: 0,
+            synced_size: 0,
             handle: Handle::closed(),
             offset_index: Index::empty(),
             time_index: Index::empty(),
@@ -108,6 +115,8 @@ impl<F: DiskFile> Segment<F> {
             since_ms: now_ms,
             read_lately: false,
             last_read_ms: now_ms,
+            checked: false,
+            wants_check: false,
         }
     }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rig::faulty::{Call, FaultyDisk};
 use rig::{NOW, TOPIC, TOPIC_ID, all, batch};
 use taffrail_log::{
-    CheckpointKind, Log, LogConfig, LogDirectory, LogError, OpenFiles, with_fewest_partitions,
+    CheckpointKind, Log, LogConfig, LogDirectory, LogError, OpenFiles, Reserve, RoomFor,
+    with_fewest_partitions,
 };
 use tempfile::TempDir;
 
@@ -254,4 +255,91 @@ fn a_failed_directory_leaves_the_others_in_use() {
         Some(2)
     );
     on_good.close().expect("durable");
+}
+
+/// Found by reading: the follower's core was told of a failure, and its log had taken a part, so that it asked for that part
+/// for ever and was refused.
+#[test]
+fn follower_keeps_what_fitted_before_the_disk_was_full() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let disk = FaultyDisk::new();
+    let directory = open(&disk, folder.path());
+    let config = Arc::new(rig::small_segments());
+    let mut log = directory
+        .create_log(TOPIC, 0, TOPIC_ID, config, NOW)
+        .expect("a new log");
+    let one = |offset: i64, epoch| rig::stored(offset, epoch, batch(1, NOW, 900));
+    let fetched = [one(0, 3), one(1, 3), one(2, 4), one(3, 4)].concat();
+    // Two batches fill a segment, and the second segment's write fails.
+    disk.set_after(1, (Call::Write, ErrorKind::StorageFull));
+    let appended = log
+        .append_follower(&fetched, 4, NOW)
+        .expect("a part of it fits");
+    assert_eq!((appended.first_offset, appended.last_offset), (0, 1));
+    assert_eq!(appended.bytes, 2 * one(0, 3).len());
+    assert_eq!(log.log_end_offset(), 2);
+    let latest = log.epochs().latest().map(|entry| entry.epoch);
+    assert_eq!(latest, Some(3), "no epoch of a batch that is not here");
+    let refused = log.append_follower(&fetched[appended.bytes..], 4, NOW);
+    assert!(
+        matches!(refused, Err(LogError::DiskFull { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(log.epochs().latest().map(|entry| entry.epoch), Some(3));
+
+    disk.set(None);
+    let appended = log
+        .append_follower(&fetched[appended.bytes..], 4, NOW)
+        .expect("room again");
+    assert_eq!((appended.first_offset, appended.last_offset), (2, 3));
+    assert_eq!(log.poisoned(), None);
+}
+
+#[test]
+fn failing_directory_tells_its_listener_once() {
+    let failing = failing();
+    let told = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    failing.directory.on_offline(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    let told = || told.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(told(), 0);
+    failing.directory.mark_offline("a test");
+    failing.directory.mark_offline("another");
+    assert_eq!(told(), 1);
+}
+
+#[test]
+fn room_that_was_appended_is_counted_until_the_volume_is_asked_again() {
+    let mut failing = failing();
+    let space = failing.directory.space().expect("a volume");
+    // All but a megabyte is reserve.
+    let reserve = Reserve::Bytes(space.usable - (1 << 20));
+    failing.directory.measure_room(reserve).expect("a volume");
+    let has = |bytes| failing.directory.has_room(bytes, RoomFor::Produce);
+    assert!(has(300 << 10));
+    let mut half = batch(1, NOW, 900 << 10);
+    failing
+        .log
+        .append_leader(&mut half, 1, NOW)
+        .expect("there is room");
+    assert!(!has(300 << 10));
+    failing
+        .disk
+        .set(Some((Call::Write, ErrorKind::StorageFull)));
+    failing
+        .log
+        .append_leader(&mut batch(1, NOW, 10), 1, NOW)
+        .expect_err("the disk is full");
+    assert!(
+        !failing.directory.has_room(1, RoomFor::Internal),
+        "nothing is tried before the volume was asked"
+    );
+    failing.disk.set(None);
+    failing
+        .directory
+        .measure_room(Reserve::Bytes(0))
+        .expect("a volume");
+    assert!(failing.directory.has_room(1 << 20, RoomFor::Produce));
 }

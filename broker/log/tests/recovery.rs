@@ -319,3 +319,111 @@ fn producer_snapshots_above_the_end_go() {
         .collect();
     assert_eq!(replayed, [2, 4]);
 }
+
+/// Two hundred batches in two epochs, the first half of them durable and checkpointed, the indexes written as far as `written`
+/// batches; killed. Timestamps go back now and then.
+fn killed_after_flush(rig: &Rig, config: &LogConfig, written: i64) {
+    let mut log = rig.create(config);
+    for number in 0..200_i64 {
+        if number == 100 {
+            log.flush().expect("durable");
+            log.directory().write_checkpoints().expect("durable");
+        }
+        if number == written {
+            log.release_memory().expect("writable");
+        }
+        let timestamp = NOW + number * 10 - if number % 3 == 0 { 45 } else { 0 };
+        log.append_leader(&mut batch(2, timestamp, 30), 1 + (number / 80) as i32, NOW)
+            .expect("room");
+    }
+}
+
+/// Opens the log and closes it; gives how many bytes were scanned, and what stands in it and its side files then.
+fn recovered(rig: &Rig, config: &LogConfig) -> (u64, Vec<Vec<u8>>) {
+    let directory = rig.directory();
+    let folders = directory.folders().expect("readable");
+    let (mut log, recovered) = directory
+        .open_log(&folders[0], std::sync::Arc::new(config.clone()), NOW)
+        .expect("an intact log");
+    assert_eq!(log.log_end_offset(), 400);
+    let content = read_all(&mut log).expect("readable");
+    log.close().expect("durable");
+    let path = segment(rig, 0);
+    let side = |name: PathBuf| fs::read(name).expect("there");
+    let files = vec![
+        content,
+        side(path.with_extension("index")),
+        side(path.with_extension("timeindex")),
+        side(rig.partition().join("leader-epoch-checkpoint")),
+    ];
+    (recovered.bytes_scanned, files)
+}
+
+#[test]
+fn scan_begins_at_the_last_batch_that_is_known_to_be_durable() {
+    type Damage = fn(&Path);
+    let cut: Damage = |path| {
+        let index = path.with_extension("index");
+        let bytes = fs::read(&index).expect("readable");
+        fs::write(index, &bytes[..bytes.len() / 2]).expect("writable");
+    };
+    let zeros: Damage = |path| {
+        let index = path.with_extension("timeindex");
+        let mut bytes = fs::read(&index).expect("readable");
+        let half = bytes.len() / 2;
+        bytes[half..].fill(0);
+        fs::write(index, bytes).expect("writable");
+    };
+    let wrong: Damage = |path| {
+        let index = path.with_extension("index");
+        let bytes = fs::read(&index).expect("readable");
+        let one_off: Vec<u8> = bytes
+            .chunks(8)
+            .flat_map(|entry| {
+                let mut entry = entry.to_vec();
+                entry[7] ^= 1;
+                entry
+            })
+            .collect();
+        fs::write(index, one_off).expect("writable");
+    };
+    let nothing: Damage = |_| {};
+    let gone: Damage = |path| fs::remove_file(path.with_extension("index")).expect("there");
+    let config = LogConfig {
+        index_interval_bytes: 300,
+        ..LogConfig::default()
+    };
+    // How much of the content is read at most, in percent.
+    for (name, written, damage, percent) in [
+        ("whole indexes", 199, nothing, 55),
+        ("indexes up to 60 batches", 60, nothing, 75),
+        ("a cut offset index", 199, cut, 80),
+        ("zeros in the time index", 199, zeros, 80),
+        ("a wrong offset index", 199, wrong, 100),
+        ("no offset index", 199, gone, 100),
+    ] {
+        let rig = Rig::new();
+        killed_after_flush(&rig, &config, written);
+        damage(&segment(&rig, 0));
+        let (scanned, found) = recovered(&rig, &config);
+        let size = found[0].len() as u64;
+        assert!(
+            scanned * 100 <= size * percent,
+            "{name}: {scanned} of {size}"
+        );
+        assert!(
+            percent == 100 || scanned < size,
+            "{name}: {scanned} of {size}"
+        );
+
+        let all = Rig::new();
+        killed_after_flush(&all, &config, written);
+        fs::remove_file(all.path().join("recovery-point-offset-checkpoint")).expect("there");
+        let (scanned, expected) = recovered(&all, &config);
+        assert_eq!(scanned, size);
+        assert!(
+            found == expected,
+            "{name}: not what a scan of everything makes"
+        );
+    }
+}

@@ -27,6 +27,17 @@ pub struct Appended {
     pub rolled: Option<i64>,
 }
 
+impl Appended {
+    fn nothing(log_end_offset: i64) -> Appended {
+        Appended {
+            first_offset: log_end_offset,
+            last_offset: log_end_offset - 1,
+            bytes: 0,
+            rolled: None,
+        }
+    }
+}
+
 impl<D: Disk> Log<D> {
     /// Appends batches that a producer or coordinator made, whole and checked (`validate`). Base offset and leader epoch
     /// are written into `batches`. The epoch must have been assigned, or is now.
@@ -61,7 +72,9 @@ impl<D: Disk> Log<D> {
         if position > 0 {
             self.assign_epoch_at(leader_epoch, first_offset)?;
         }
-        self.append_runs(batches, now_ms)
+        let mut appended = Appended::nothing(first_offset);
+        self.append_runs(batches, now_ms, &mut appended)?;
+        Ok(appended)
     }
 
     /// Appends batches as a leader sent them, in the epoch under which they were fetched. CRC, order and epochs are
@@ -115,7 +128,19 @@ impl<D: Disk> Log<D> {
         for (epoch, start_offset) in begun {
             self.assign_epoch_at(epoch, start_offset)?;
         }
-        self.append_runs(&batches[..position], now_ms)
+        let mut appended = Appended::nothing(self.log_end_offset);
+        match self.append_runs(&batches[..position], now_ms, &mut appended) {
+            Ok(()) => Ok(appended),
+            Err(error) => {
+                // Epochs of batches that are not here would be told to the leader as if they were.
+                self.epochs_written &= !self.epochs.truncate_from_end(self.log_end_offset);
+                match error {
+                    // What fitted before a roll is in the log, and the caller must know.
+                    LogError::DiskFull { .. } if appended.bytes > 0 => Ok(appended),
+                    error => Err(error),
+                }
+            }
+        }
     }
 
     /// Starts a new segment at the log end offset, if the active one holds anything.
@@ -129,19 +154,18 @@ impl<D: Disk> Log<D> {
     }
 
     /// Writes batches whose offsets are final, rolling where it is due.
-    fn append_runs(&mut self, batches: &[u8], now_ms: i64) -> Result<Appended, LogError> {
-        let mut appended = Appended {
-            first_offset: self.log_end_offset,
-            last_offset: self.log_end_offset - 1,
-            bytes: 0,
-            rolled: None,
-        };
+    fn append_runs(
+        &mut self,
+        batches: &[u8],
+        now_ms: i64,
+        appended: &mut Appended,
+    ) -> Result<(), LogError> {
         let mut run_start = 0;
         let mut position = 0;
         while position < batches.len() {
             let (header, size) = batch_at(&batches[position..])?;
             if self.must_roll(&header, (position - run_start) as u64, size, now_ms)? {
-                self.append_run(&batches[run_start..position], &mut appended)?;
+                self.append_run(&batches[run_start..position], appended)?;
                 run_start = position;
                 let base_offset = self.next_base_offset(&header);
                 self.roll_at(base_offset, now_ms)?;
@@ -152,9 +176,9 @@ impl<D: Disk> Log<D> {
             }
             position += size;
         }
-        self.append_run(&batches[run_start..], &mut appended)?;
+        self.append_run(&batches[run_start..], appended)?;
         self.check_invariants();
-        Ok(appended)
+        Ok(())
     }
 
     /// Writes a run of batches to the end of the active segment with as few calls as may be.
@@ -165,8 +189,12 @@ impl<D: Disk> Log<D> {
         let (segment, place) = self.active_and_place();
         let file = segment.file(&place)?;
         let (size, base_offset) = (segment.size, segment.base_offset);
+        let takes_room = !segment.recycled;
         if let Err(error) = append_engine::append(&*file, run, size) {
             return Err(self.undo_failed_append(&file, size, base_offset, error));
+        }
+        if takes_room {
+            self.directory.room().used(run.len() as u64);
         }
         let index_interval_bytes = self.config.index_interval_bytes;
         let mut position = 0;
@@ -214,6 +242,7 @@ impl<D: Disk> Log<D> {
         let path = self.segment_path(base_offset);
         if is_full(&error) && file.set_length(size).is_ok() {
             self.segments.last_mut().expect("never empty").recycled = false;
+            self.directory.room().exhausted();
             return LogError::DiskFull {
                 path: path.display().to_string(),
             };

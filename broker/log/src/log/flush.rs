@@ -31,8 +31,8 @@ pub struct Flushed {
     names_changed: u64,
     /// How often the log had been truncated when it began.
     truncations: u64,
-    /// The segments in it: base offset, and how often the file had changed.
-    segments: Vec<(i64, u64)>,
+    /// The segments in it: base offset, how often the file had changed, and bytes of content.
+    segments: Vec<(i64, u64, u64)>,
 }
 
 impl<D: Disk> Flush<D> {
@@ -99,7 +99,7 @@ impl<D: Disk> Log<D> {
         {
             let path = place.path(segment.base_offset, LOG_SUFFIX);
             logs.push((path, segment.file(&place)?));
-            segments.push((segment.base_offset, segment.changed));
+            segments.push((segment.base_offset, segment.changed, segment.size));
             // What the active one's lack after a power loss costs a walk, and they never show anything wrong.
             if index < active {
                 indexes.push(place.path(segment.base_offset, INDEX_SUFFIX));
@@ -136,18 +136,26 @@ impl<D: Disk> Log<D> {
             // What it made durable may be gone, and what is in its place is not.
             return Ok(self.recovery_point);
         }
-        for (base_offset, changed) in flushed.segments {
+        for (base_offset, changed, size) in flushed.segments {
             let found = self
                 .segments
                 .binary_search_by_key(&base_offset, |segment| segment.base_offset);
             if let Ok(index) = found {
-                self.segments[index].synced = self.segments[index].synced.max(changed);
+                let segment = &mut self.segments[index];
+                segment.synced = segment.synced.max(changed);
+                segment.synced_size = segment.synced_size.max(size);
             }
         }
         if flushed.end_offset > self.recovery_point {
             self.set_recovery_point(flushed.end_offset);
         }
         Ok(self.recovery_point)
+    }
+
+    /// Bytes of the active segment that a power loss may take, and that are read after a kill.
+    pub fn unflushed_bytes(&self) -> u64 {
+        let active = self.active();
+        active.size.saturating_sub(active.synced_size)
     }
 
     /// All of it at once: every record is durable when this returns.

@@ -6,11 +6,13 @@
 
 mod append;
 mod batches;
+mod check;
 mod flush;
 mod open;
 mod producer_snapshots;
 mod read;
 mod recovery;
+mod resume;
 mod retention;
 mod timestamps;
 mod truncate;
@@ -32,6 +34,7 @@ use crate::segment::{LOG_SUFFIX, Place, Segment};
 
 pub use append::Appended;
 pub use batches::{BatchHeaders, LocatedBatch};
+pub use check::{CheckStep, SegmentCheck};
 pub use flush::{Flush, Flushed};
 pub use read::{FileRange, ReadLimits};
 pub use recovery::Recovered;
@@ -138,6 +141,11 @@ impl<D: Disk> Log<D> {
     /// Base offset of the active segment.
     pub fn active_base_offset(&self) -> i64 {
         self.active().base_offset
+    }
+
+    /// Bytes of the active segment's content.
+    pub fn active_size(&self) -> u64 {
+        self.active().size
     }
 
     /// The leader epochs and where they began.

@@ -1,8 +1,8 @@
 //! The producer snapshot files of a log. What is in them is the caller's; this crate keeps them beside the segments,
 //! whole and durable, and removes those that no longer tell anything.
 
-use crate::checkpoint::{read_if_present, replace};
-use crate::disk::Disk;
+use crate::checkpoint::{read_if_present, remove_if_present, replace};
+use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::Log;
 use crate::segment::{file_name, parse_file_name};
@@ -21,6 +21,28 @@ impl<D: Disk> Log<D> {
         let result = replace(self.directory.disk(), &self.path, &name, state)
             .map_err(|error| LogError::io("write", &self.path.join(&name), error));
         self.poison_on_failure(result)?;
+        self.drop_old_producer_snapshots()
+    }
+
+    /// The same, except that a power loss may take it or leave a part of it, which its checksum tells: for a state without
+    /// producers, which only saves the next start from looking for some.
+    pub fn write_empty_producer_snapshot(
+        &mut self,
+        offset: i64,
+        state: &[u8],
+    ) -> Result<(), LogError> {
+        self.check_writable()?;
+        let path = self.path.join(file_name(offset, SUFFIX));
+        let disk = self.directory.disk();
+        let result = remove_if_present(disk, &path)
+            .and_then(|()| disk.create(&path))
+            .and_then(|file| file.write_all_at(state, 0))
+            .map_err(|error| LogError::io("write", &path, error));
+        self.poison_on_failure(result)?;
+        self.drop_old_producer_snapshots()
+    }
+
+    fn drop_old_producer_snapshots(&mut self) -> Result<(), LogError> {
         let offsets = self.producer_snapshots()?;
         for old in offsets.iter().rev().skip(KEPT) {
             self.remove_producer_snapshot(*old)?;

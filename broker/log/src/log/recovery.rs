@@ -13,6 +13,7 @@ use crate::batch_walk::{BatchWalk, SEQUENTIAL_CHUNK, WalkedBatch};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::log::Log;
+use crate::log::resume::Resume;
 use crate::segment::{LOG_SUFFIX, RELATIVE_OFFSET_MAX};
 
 /// What opening a log found.
@@ -20,7 +21,7 @@ use crate::segment::{LOG_SUFFIX, RELATIVE_OFFSET_MAX};
 pub struct Recovered {
     /// Whether the log was closed cleanly, so that its content is as the last process left it.
     pub clean: bool,
-    /// Segments that were read from start to end.
+    /// Segments that were read, from their start or from the last batch that was known to be durable.
     pub segments_scanned: usize,
     /// Bytes that were read.
     pub bytes_scanned: u64,
@@ -45,7 +46,7 @@ struct Scanned {
 }
 
 impl<D: Disk> Log<D> {
-    /// Scans from the segment that holds `recovery_point` to the end and leaves a log whose every batch is intact.
+    /// Scans from the last batch that is known to be durable, or the start of the segment that holds `recovery_point`, to the end and leaves a log whose every batch is intact.
     pub(super) fn recover(&mut self, recovery_point: i64) -> Result<Recovered, LogError> {
         let first = self.segment_for(recovery_point);
         self.index_segments_below(first)?;
@@ -61,10 +62,15 @@ impl<D: Disk> Log<D> {
         let mut recovered = Recovered::nothing();
         self.recent.clear();
         self.window = None;
+        let resume = self.resume(first, recovery_point)?;
         // The batches themselves tell the epochs from here on.
         let checkpointed = self.epochs.clone();
-        self.epochs
-            .truncate_from_end(self.segments[first].base_offset);
+        let scanned_from = resume
+            .as_ref()
+            .map_or(self.segments[first].base_offset, |resume| {
+                resume.base_offset
+            });
+        self.epochs.truncate_from_end(scanned_from);
         let mut index = first;
         let mut was_cut = false;
         while index < self.segments.len() {
@@ -74,10 +80,11 @@ impl<D: Disk> Log<D> {
                 break;
             }
             let size = self.segments[index].size;
-            let scanned = self.scan(index)?;
+            let resume = resume.as_ref().filter(|_| index == first);
+            let scanned = self.scan(index, resume)?;
             self.log_end_offset = scanned.end_offset;
             recovered.segments_scanned += 1;
-            recovered.bytes_scanned += size;
+            recovered.bytes_scanned += size - resume.map_or(0, |resume| resume.position);
             // No reason to drop the next one: a file may be longer than its content, if it was recycled.
             was_cut = scanned.valid < size;
             recovered.bytes_cut += size.saturating_sub(scanned.valid);
@@ -171,9 +178,9 @@ impl<D: Disk> Log<D> {
         Ok(bytes)
     }
 
-    /// Reads one segment from its start, rebuilds its indexes and the epochs, and cuts its file behind the last
-    /// acceptable batch.
-    fn scan(&mut self, index: usize) -> Result<Scanned, LogError> {
+    /// Reads one segment, from its start or from where it may be gone on from, rebuilds its indexes and the epochs, and cuts
+    /// its file behind the last acceptable batch.
+    fn scan(&mut self, index: usize, resume: Option<&Resume>) -> Result<Scanned, LogError> {
         let is_last = index + 1 == self.segments.len();
         let interval = self.config.index_interval_bytes;
         let (segment, place) = self.segment_and_place(index);
@@ -183,16 +190,17 @@ impl<D: Disk> Log<D> {
         let length = file
             .length()
             .map_err(|error| LogError::io("read", &path, error))?;
-        segment.clear_indexes(&place)?;
-        let mut end_offset = segment.base_offset;
         let base_offset = segment.base_offset;
+        let mut end_offset = base_offset;
+        match resume {
+            Some(resume) => {
+                end_offset = resume.base_offset;
+                self.rewind(index, resume)?;
+            }
+            None => segment.clear_indexes(&place)?,
+        }
         let gaps = self.config.compact;
-        let mut reader = BatchReader {
-            file: &*file,
-            length,
-            buffer: Vec::new(),
-            buffer_position: 0,
-        };
+        let mut reader = BatchReader::new(&*file, length);
         let mut latest_epoch = self.epochs.latest().map_or(-1, |entry| entry.epoch);
         loop {
             let position = self.segments[index].size;
@@ -242,16 +250,25 @@ impl<D: Disk> Log<D> {
 }
 
 /// Reads whole batches of a segment, one after another.
-struct BatchReader<'a, F> {
+pub(super) struct BatchReader<'a, F> {
     file: &'a F,
     length: u64,
     buffer: Vec<u8>,
     buffer_position: u64,
 }
 
-impl<F: DiskFile> BatchReader<'_, F> {
+impl<'a, F: DiskFile> BatchReader<'a, F> {
+    pub(super) fn new(file: &'a F, length: u64) -> BatchReader<'a, F> {
+        BatchReader {
+            file,
+            length,
+            buffer: Vec::new(),
+            buffer_position: 0,
+        }
+    }
+
     /// The batch at `position`, if its base offset is among `base_offsets` and it can follow `latest_epoch`.
-    fn acceptable(
+    pub(super) fn acceptable(
         &mut self,
         position: u64,
         base_offsets: RangeInclusive<i64>,

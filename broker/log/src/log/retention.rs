@@ -206,6 +206,7 @@ impl<D: Disk> Log<D> {
         files: &mut Vec<PathBuf>,
     ) -> Result<(), LogError> {
         let may_recycle = self.config.recycle_segments
+            && !self.directory.is_full()
             && self.spare.is_none()
             && segment.size >= u64::from(self.config.segment_bytes) / 2
             && !segment.read_lately
@@ -255,6 +256,11 @@ impl<D: Disk> Log<D> {
             handle: spare.handle,
             ..Segment::empty(base_offset, now_ms)
         })
+    }
+
+    /// Gives the room back that is kept for the next segment: what a directory needs that runs full.
+    pub fn give_back_room(&mut self) {
+        self.remove_spare();
     }
 
     /// Gives a spare file's room back.

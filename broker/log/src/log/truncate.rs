@@ -49,6 +49,21 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Removes the segment that starts at `base_offset`, which is damaged, and all behind it. Returns the log end offset, from
+    /// which on the records must be fetched anew. For a follower outside of the ISR only: it may go below what is committed.
+    pub fn drop_damaged_segment(&mut self, base_offset: i64, now_ms: i64) -> Result<i64, LogError> {
+        self.check_writable()?;
+        let index = self
+            .segments
+            .binary_search_by_key(&base_offset, |segment| segment.base_offset)
+            .map_err(|_| self.out_of_range(base_offset))?;
+        let result = self.drop_damaged(index, now_ms);
+        self.poison_on_any_failure(result)?;
+        self.epochs_written &= !self.epochs.truncate_from_end(self.log_end_offset);
+        self.check_invariants();
+        Ok(self.log_end_offset)
+    }
+
     fn start_over(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.truncations += 1;
         let old_start = self.log_start_offset;
@@ -95,6 +110,32 @@ impl<D: Disk> Log<D> {
             }
             result => result?,
         }
+        self.settle_cut()
+    }
+
+    /// Removes a damaged segment and everything behind it, so that it can be fetched anew. Nothing of a damaged file is read:
+    /// where the segment before turns out damaged, too, that goes as well.
+    fn drop_damaged(&mut self, mut index: usize, now_ms: i64) -> Result<(), LogError> {
+        while index > 0 {
+            self.truncations += 1;
+            self.drop_segments_durably(index)?;
+            self.window = None;
+            index -= 1;
+            let loaded = match self.load_active_end() {
+                Err(LogError::Corrupt { .. }) => self
+                    .rebuild_indexes(index)
+                    .and_then(|()| self.load_active_end()),
+                loaded => loaded,
+            };
+            match loaded {
+                Err(LogError::Corrupt { .. }) => {}
+                loaded => return loaded.and_then(|()| self.settle_cut()),
+            }
+        }
+        self.start_over(self.log_start_offset, now_ms)
+    }
+
+    fn settle_cut(&mut self) -> Result<(), LogError> {
         // The log now ends with its last batch, also if the target was in the gap behind it: a log end offset that no
         // record tells would be another one after a restart.
         if self.log_start_offset > self.log_end_offset {
@@ -146,6 +187,7 @@ impl<D: Disk> Log<D> {
         segment.recycled = false;
         segment.reserved = false;
         segment.written_back = segment.written_back.min(cut.position);
+        segment.synced_size = segment.synced_size.min(cut.position);
         segment.size = cut.position;
         Ok(())
     }

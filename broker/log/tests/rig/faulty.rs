@@ -18,6 +18,8 @@ pub(crate) enum Call {
 #[derive(Clone)]
 pub(crate) struct FaultyDisk {
     fault: Arc<Mutex<Option<(Call, io::ErrorKind)>>>,
+    /// Calls of the failing kind that succeed before the first failure.
+    good: Arc<Mutex<u32>>,
 }
 
 pub(crate) struct FaultyFile {
@@ -29,6 +31,7 @@ impl FaultyDisk {
     pub(crate) fn new() -> FaultyDisk {
         FaultyDisk {
             fault: Arc::default(),
+            good: Arc::default(),
         }
     }
 
@@ -37,9 +40,22 @@ impl FaultyDisk {
         *self.fault.lock().expect("no panic while locked") = fault;
     }
 
+    /// The same after `good` calls of the kind.
+    pub(crate) fn set_after(&self, good: u32, fault: (Call, io::ErrorKind)) {
+        *self.good.lock().expect("no panic while locked") = good;
+        self.set(Some(fault));
+    }
+
     fn check(&self, call: Call) -> io::Result<()> {
         match *self.fault.lock().expect("no panic while locked") {
-            Some((failing, kind)) if failing == call => Err(kind.into()),
+            Some((failing, kind)) if failing == call => {
+                let mut good = self.good.lock().expect("no panic while locked");
+                if *good == 0 {
+                    return Err(kind.into());
+                }
+                *good -= 1;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
