@@ -8,13 +8,13 @@
 //! | ISR | the same | the state as it is: the answer to an earlier request was lost |
 //! | partition epoch | lower | `InvalidUpdateVersion` |
 //! | ISR | not part of the replicas, or without the leader | `InvalidRequest` |
-//! | a member | unknown, fenced, shutting down or of another epoch | `IneligibleReplica` |
+//! | a member | unknown, fenced, shutting down, of another epoch, or new and reported as unfit | `IneligibleReplica` |
 //!
 //! A change that completes a reassignment may move the leader away; it is recorded and answered `NewLeaderElected`.
 
 use std::collections::BTreeSet;
 
-use super::election::{Change, partition_record};
+use super::election::partition_record;
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition};
@@ -119,12 +119,12 @@ impl Controller {
         if !proposal
             .new_isr
             .iter()
-            .all(|(id, epoch)| self.may_join_isr(*id, *epoch))
+            .all(|(id, epoch)| self.may_be_in_isr(*id, *epoch, partition, old))
         {
             return Err(ErrorKind::IneligibleReplica);
         }
         let may_lead = |id| self.image.is_active(id);
-        let mut change = Change::new(old, self.rules(&self.image, topic, &may_lead));
+        let mut change = self.change(partition, old, self.rules(&self.image, topic, &may_lead));
         change.isr = isr;
         let mut next = change.next().unwrap_or_else(|| old.clone());
         if next != *old {
@@ -142,8 +142,16 @@ impl Controller {
         Ok(next)
     }
 
-    fn may_join_isr(&self, id: BrokerId, epoch: BrokerEpoch) -> bool {
+    fn may_be_in_isr(
+        &self,
+        id: BrokerId,
+        epoch: BrokerEpoch,
+        partition: TopicPartition,
+        old: &Partition,
+    ) -> bool {
         let broker = self.image.broker(id);
+        let joins = !old.isr.contains(&id);
         broker.is_some_and(|broker| broker.is_active() && (epoch.0 == -1 || broker.epoch == epoch))
+            && !(joins && self.is_impaired(id, partition))
     }
 }

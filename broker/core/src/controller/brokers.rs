@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::election::BrokerChanges;
+use super::impaired::Impaired;
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation};
@@ -49,6 +50,8 @@ pub struct Heartbeat {
     pub want_fence: bool,
     /// It wants to leave in order.
     pub want_shutdown: bool,
+    /// Its replicas that are not fit, all of them each time.
+    pub impaired: Impaired,
 }
 
 /// What a broker learns from a heartbeat.
@@ -145,7 +148,15 @@ impl Controller {
             fenced: broker.fenced,
             should_shutdown: false,
         };
-        let mut records = Vec::new();
+        // Before anything that may make it a leader.
+        let mut records = self.take_impaired(&broker, &heartbeat.impaired);
+        if !records.is_empty() {
+            // What else it wishes waits for its next heartbeat, which then finds these applied.
+            return Decision {
+                records,
+                reply: Ok(reply),
+            };
+        }
         if broker.fenced {
             if heartbeat.want_shutdown {
                 reply.should_shutdown = true;

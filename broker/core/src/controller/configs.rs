@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::election::{Change, partition_record};
+use super::election::partition_record;
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
+use crate::ids::TopicPartition;
 use crate::metadata::{ConfigResource, Image, Record, Topic};
 
 /// Changes of the configs of one resource.
@@ -195,7 +196,8 @@ impl Controller {
         let rules = self.rules(after, topic, &may_lead);
         let indexed = (0..).zip(&topic.partitions);
         let changed = indexed.filter_map(|(index, old)| {
-            let state = Change::new(old, rules).next()?;
+            let partition = TopicPartition::new(topic.id, index);
+            let state = self.change(partition, old, rules).next()?;
             Some(partition_record(topic.id, index, state))
         });
         changed.collect()

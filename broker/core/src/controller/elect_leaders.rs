@@ -1,6 +1,6 @@
 //! Elections that someone asks for.
 
-use super::election::{Change, Preference, partition_record};
+use super::election::{Preference, partition_record};
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::TopicPartition;
@@ -69,7 +69,7 @@ impl Controller {
             return Err(ErrorKind::ElectionNotNeeded.into());
         }
         let may_lead = |id| self.image.is_active(id);
-        let mut change = Change::new(old, self.rules(&self.image, topic, &may_lead));
+        let mut change = self.change(partition, old, self.rules(&self.image, topic, &may_lead));
         change.preference = match election {
             ElectionType::Preferred => Preference::First,
             ElectionType::Unclean => Preference::Anyone,

@@ -38,8 +38,10 @@ pub(super) struct Change<'a> {
     pub(super) replicas: Vec<BrokerId>,
     pub(super) adding: Vec<BrokerId>,
     pub(super) removing: Vec<BrokerId>,
-    /// A replica that restarted without proof of a clean shutdown.
+    /// A replica that restarted without proof of a clean shutdown, or is known to lack what it acknowledged.
     pub(super) unclean: Option<BrokerId>,
+    /// Replicas of which nothing can be used.
+    pub(super) offline: Vec<BrokerId>,
 }
 
 /// What holds for the partitions of one topic.
@@ -62,6 +64,7 @@ impl<'a> Change<'a> {
             adding: old.adding.clone(),
             removing: old.removing.clone(),
             unclean: None,
+            offline: Vec::new(),
         }
     }
 
@@ -123,7 +126,7 @@ impl<'a> Change<'a> {
     }
 
     fn elect(&self, next: &mut Partition) {
-        let may_lead = |id: &BrokerId| (self.rules.may_lead)(*id);
+        let may_lead = |id: &BrokerId| (self.rules.may_lead)(*id) && !self.offline.contains(id);
         let stays = self
             .old
             .leader
@@ -206,7 +209,8 @@ impl Controller {
                 if !touched {
                     continue;
                 }
-                let mut change = Change::new(old, rules);
+                let partition = TopicPartition::new(topic.id, index);
+                let mut change = self.change(partition, old, rules);
                 change.isr.retain(|id| !leaves(id));
                 change.unclean = unclean;
                 records.extend(

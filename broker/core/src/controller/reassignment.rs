@@ -90,7 +90,7 @@ impl Controller {
             .partition_of(partition)
             .ok_or(ErrorKind::UnknownTopicOrPartition)?;
         let may_lead = |id| self.image.is_active(id);
-        let mut change = Change::new(old, self.rules(&self.image, topic, &may_lead));
+        let mut change = self.change(partition, old, self.rules(&self.image, topic, &may_lead));
         match &request.replicas {
             Some(target) => {
                 self.check_replicas(target)?;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::BrokerId;
+use super::impaired::{Impaired, Impairment};
+use crate::ids::{BrokerId, TopicPartition};
 use crate::time::Instant;
 
 #[derive(Debug, Default)]
@@ -10,13 +11,15 @@ pub(super) struct Sessions {
     by_broker: BTreeMap<BrokerId, Session>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Session {
     last_contact: Instant,
     /// The last index of the metadata log that the broker has applied.
     metadata_index: i64,
     /// The index of the entry that began its controlled shutdown.
     shutdown_index: Option<i64>,
+    /// Its replicas that it reports as unfit, once it has reported.
+    impaired: Option<Impaired>,
 }
 
 impl Sessions {
@@ -26,6 +29,7 @@ impl Sessions {
             last_contact: now,
             metadata_index: -1,
             shutdown_index: None,
+            impaired: None,
         };
         self.by_broker.insert(broker, session);
     }
@@ -41,6 +45,26 @@ impl Sessions {
         if let Some(session) = self.by_broker.get_mut(&broker) {
             session.shutdown_index.get_or_insert(index);
         }
+    }
+
+    /// Notes which of a broker's replicas are unfit, and gives what it reported before; `None` if this is its first report.
+    pub(super) fn replace_impaired(
+        &mut self,
+        broker: BrokerId,
+        impaired: Impaired,
+    ) -> Option<Impaired> {
+        let session = self.by_broker.get_mut(&broker)?;
+        session.impaired.replace(impaired)
+    }
+
+    /// What is wrong with a broker's replica, if anything.
+    pub(super) fn impairment(
+        &self,
+        broker: BrokerId,
+        partition: TopicPartition,
+    ) -> Option<Impairment> {
+        let impaired = self.by_broker.get(&broker)?.impaired.as_ref()?;
+        impaired.get(&partition).copied()
     }
 
     pub(super) fn remove(&mut self, broker: BrokerId) {

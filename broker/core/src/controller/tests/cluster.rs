@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::controller::{
     AlterPartition, AlterPartitions, AlteredPartition, Controller, ControllerConfig, CreateTopic,
-    Decision, Heartbeat, HeartbeatReply, Registration,
+    Decision, Heartbeat, HeartbeatReply, Impaired, Impairment, Registration,
 };
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{
@@ -113,9 +113,26 @@ impl Cluster {
             metadata_index: self.index,
             want_fence,
             want_shutdown,
+            impaired: Impaired::new(),
         };
         let decision = self.controller.handle_heartbeat(self.now, &heartbeat);
         self.commit(decision).unwrap()
+    }
+
+    /// A heartbeat that reports these replicas; gives how many partitions it changed.
+    pub(super) fn report(&mut self, id: i32, impaired: &[(TopicPartition, Impairment)]) -> usize {
+        let heartbeat = Heartbeat {
+            broker: BrokerId(id),
+            epoch: self.epoch(id),
+            metadata_index: self.index,
+            want_fence: false,
+            want_shutdown: false,
+            impaired: impaired.iter().copied().collect(),
+        };
+        let decision = self.controller.handle_heartbeat(self.now, &heartbeat);
+        let changed = decision.records.len();
+        self.commit(decision).unwrap();
+        changed
     }
 
     /// A first start, or one after a kill.

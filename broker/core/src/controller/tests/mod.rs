@@ -5,6 +5,7 @@ mod brokers;
 mod cluster;
 mod configs;
 mod elections;
+mod impaired;
 mod reassignment;
 mod replay;
 mod topics;
