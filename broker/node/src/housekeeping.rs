@@ -4,14 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use taffrail_log::{CheckpointKind, LogDirectory, Reserve, RoomChange};
+
 use crate::broker::Broker;
 use crate::env::Env;
+use crate::replication::flush_gathered;
 
 /// How often the broker looks whether its metadata is current enough to tell strays.
 const STRAY_CHECK: Duration = Duration::from_millis(500);
 
-/// How often the broker looks whether it has a log directory left.
+/// How often the broker tries again what it could not do; a failed log directory is noticed at once.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+
+/// How often the volumes are asked for their room. What is appended meanwhile is counted, so that it need not be often.
+const ROOM_CHECK: Duration = Duration::from_secs(1);
 
 /// Starts the tasks.
 pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
@@ -22,6 +28,7 @@ pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
     broker.env.spawn(retain(Arc::clone(broker)));
     broker.env.spawn(set_strays_aside(Arc::clone(broker)));
     broker.env.spawn(watch_directories(Arc::clone(broker)));
+    broker.env.spawn(watch_room(Arc::clone(broker)));
 }
 
 fn millis(value: i64) -> Duration {
@@ -35,22 +42,25 @@ async fn checkpoint_high_watermarks<E: Env>(broker: Arc<Broker<E>>) {
         for partition in broker.partitions() {
             partition.publish_high_watermark();
         }
-        write(&broker, taffrail_log::CheckpointKind::HighWatermark).await;
+        write_checkpoint(&broker, CheckpointKind::HighWatermark).await;
     }
 }
 
-/// `log.flush.offset.checkpoint.interval.ms`: recovery points, and with them log starts.
+/// `log.flush.offset.checkpoint.interval.ms`: recovery points, moved up to what was written lately, and with them log
+/// starts. What is read after a kill is what was appended since, not a segment of each partition.
 async fn checkpoint_logs<E: Env>(broker: Arc<Broker<E>>) {
     let interval = millis(i64::from(
         broker.config.log_flush_offset_checkpoint_interval_ms,
     ));
     while pause(&broker, interval).await {
-        write(&broker, taffrail_log::CheckpointKind::RecoveryPoint).await;
-        write(&broker, taffrail_log::CheckpointKind::LogStart).await;
+        flush_gathered(&broker).await;
+        write_checkpoint(&broker, CheckpointKind::RecoveryPoint).await;
+        write_checkpoint(&broker, CheckpointKind::LogStart).await;
     }
 }
 
-async fn write<E: Env>(broker: &Arc<Broker<E>>, kind: taffrail_log::CheckpointKind) {
+/// Writes one kind of checkpoint in every log directory in use.
+pub(crate) async fn write_checkpoint<E: Env>(broker: &Arc<Broker<E>>, kind: CheckpointKind) {
     for directory in broker.replication.directories() {
         if directory.offline().is_some() {
             continue;
@@ -69,7 +79,16 @@ async fn write<E: Env>(broker: &Arc<Broker<E>>, kind: taffrail_log::CheckpointKi
 /// `log.retention.check.interval.ms`.
 async fn retain<E: Env>(broker: Arc<Broker<E>>) {
     let interval = millis(broker.config.log_retention_check_interval_ms);
-    while pause(&broker, interval).await {
+    loop {
+        // Also at once, when a disk runs full: what is due may be what makes room.
+        tokio::select! {
+            biased;
+            () = broker.replication.retention_wanted.notified() => {}
+            () = broker.env.sleep_until(broker.env.now() + interval) => {}
+        }
+        if broker.is_stopping() {
+            return;
+        }
         for partition in broker.partitions() {
             let wall_ms = broker.env.wall_ms();
             let owned = Arc::clone(&partition);
@@ -103,21 +122,76 @@ async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
     }
 }
 
-/// Tries again what a full disk prevented. And a broker without a log directory can serve nothing: it stops, so that
-/// others lead (Kafka halts, too).
+/// Acts on failed log directories at once, and tries again what a full disk prevented.
 async fn watch_directories<E: Env>(broker: Arc<Broker<E>>) {
-    while pause(&broker, DIRECTORY_CHECK).await {
-        broker.retry_partitions();
-        let directories = broker.replication.directories();
-        if let Some(reason) = directories
-            .first()
-            .and_then(|directory| directory.offline())
-            && directories
-                .iter()
-                .all(|directory| directory.offline().is_some())
-        {
-            broker.fail(format!("every log directory is offline: {reason}"));
+    loop {
+        let check = broker.env.now() + DIRECTORY_CHECK;
+        tokio::select! {
+            biased;
+            () = broker.replication.directory_failed.notified() => {}
+            () = broker.env.sleep_until(check) => {}
+        }
+        if broker.is_stopping() {
             return;
+        }
+        if let Some(reason) = broker.take_directories_offline() {
+            broker.fail(reason);
+            return;
+        }
+        broker.retry_partitions();
+    }
+}
+
+/// Keeps the room of every log directory in mind, and gives back what a full one can do without.
+async fn watch_room<E: Env>(broker: Arc<Broker<E>>) {
+    let reserve = match u64::try_from(broker.config.disk_reserve_bytes) {
+        Ok(bytes) => Reserve::Bytes(bytes),
+        Err(_) => Reserve::OfVolume,
+    };
+    loop {
+        for directory in broker.replication.directories() {
+            if directory.offline().is_none() {
+                measure_room(&broker, directory, reserve).await;
+            }
+        }
+        if !pause(&broker, ROOM_CHECK).await {
+            return;
+        }
+    }
+}
+
+async fn measure_room<E: Env>(
+    broker: &Arc<Broker<E>>,
+    directory: &LogDirectory<E::Disk>,
+    reserve: Reserve,
+) {
+    let measured = directory.clone();
+    let change = broker
+        .env
+        .run_blocking(move || measured.measure_room(reserve))
+        .await;
+    let (usable_bytes, reserve_bytes) = directory.measured_room();
+    match change {
+        Ok(None) => {}
+        Ok(Some(RoomChange::Full)) => {
+            tracing::warn!(directory = %directory.path().display(), usable_bytes, reserve_bytes, "log directory is full up to its reserve: producers are refused until there is room");
+            let (broker, path) = (Arc::clone(broker), directory.path().to_owned());
+            let env = broker.env.clone();
+            env.run_blocking(move || {
+                for partition in broker.partitions() {
+                    if partition.is_in(&path) {
+                        partition.give_back_room();
+                    }
+                }
+                broker.replication.retention_wanted.notify_one();
+            })
+            .await;
+        }
+        Ok(Some(RoomChange::Again)) => {
+            tracing::info!(directory = %directory.path().display(), usable_bytes, reserve_bytes, "log directory has room again: producers are served");
+        }
+        Err(error) => {
+            tracing::warn!(directory = %directory.path().display(), %error, "the room of a log directory is not known");
         }
     }
 }

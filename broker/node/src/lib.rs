@@ -14,6 +14,7 @@ mod errors;
 pub mod fuzzing;
 mod groups;
 mod housekeeping;
+pub mod metadata_files;
 mod metrics;
 mod node;
 mod partition;

@@ -30,6 +30,10 @@ pub struct NodeMetrics {
     pub(crate) active_broker_count: IntGauge,
     pub(crate) unclean_leader_elections: IntCounter,
     pub(crate) offline_log_directory_count: IntGauge,
+    pub(crate) directory_usable_bytes: IntGaugeVec,
+    pub(crate) directory_full: IntGaugeVec,
+    pub(crate) scrubbed_bytes: IntCounter,
+    pub(crate) damaged_replica_count: IntGauge,
     pub(crate) metadata_index: IntGauge,
     pub(crate) metadata_hash: IntGauge,
     pub(crate) group_count: IntGauge,
@@ -182,6 +186,24 @@ impl NodeMetrics {
             offline_log_directory_count: families.gauge(
                 "kafka_log_logmanager_offlinelogdirectorycount",
                 "Log directories taken offline by an error.",
+            ),
+            directory_usable_bytes: families.gauges(
+                "taffrail_log_directory_usable_bytes",
+                "Bytes left on the volume of a log directory, the reserve included.",
+                &["directory"],
+            ),
+            directory_full: families.gauges(
+                "taffrail_log_directory_full",
+                "1 while producers are refused because a log directory is full up to its reserve.",
+                &["directory"],
+            ),
+            scrubbed_bytes: families.counter(
+                "taffrail_log_scrubbed_bytes_total",
+                "Bytes of logs that were read through and whose checksums matched.",
+            ),
+            damaged_replica_count: families.gauge(
+                "taffrail_log_damaged_replicas",
+                "Replicas here whose log is damaged, or is being fetched anew after that.",
             ),
             metadata_index: families.gauge(
                 "taffrail_metadata_index",

@@ -12,6 +12,9 @@ use taffrail_protocol::producer_snapshot::{self, ProducerSnapshotEntry};
 
 use crate::partition::producer_batch;
 
+/// Batches of this many bytes are looked through within milliseconds.
+const READ_ANYWAY: u64 = 4 << 20;
+
 /// What is remembered of producers, by the broker's configuration.
 pub(crate) fn settings(config: &BrokerConfig) -> Settings {
     let millis = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
@@ -41,20 +44,32 @@ pub(crate) fn load<D: Disk>(log: &mut Log<D>, settings: Settings, now: Instant) 
     producers
 }
 
-/// Writes a snapshot of what lies below `offset`. It only shortens the next start, so a failure is told and survived.
+/// Writes a snapshot of what lies below `offset`, also one that says that there are no producers: without it the next start
+/// reads all of the log for them. It only shortens that, so a failure is told and survived.
 pub(crate) fn write<D: Disk>(log: &mut Log<D>, offset: i64, producers: &Producers) {
-    if producers.is_empty() {
-        return;
-    }
     let entries: Vec<_> = producers.snapshot().map(|entry| to_bytes(&entry)).collect();
     let written = match producer_snapshot::encode(&entries) {
-        Ok(bytes) => log
-            .write_producer_snapshot(offset, &bytes)
-            .map_err(|error| error.to_string()),
+        Ok(bytes) => {
+            let written = if entries.is_empty() {
+                log.write_empty_producer_snapshot(offset, &bytes)
+            } else {
+                log.write_producer_snapshot(offset, &bytes)
+            };
+            written.map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = written {
         tracing::warn!(log = ?log, error, "producer snapshot not written");
+    }
+}
+
+/// The same for a log that is about to be closed: one without producers and with little in its last segment is read
+/// as fast as a snapshot is written.
+pub(crate) fn write_last<D: Disk>(log: &mut Log<D>, producers: &Producers) {
+    if !producers.is_empty() || log.active_size() > READ_ANYWAY {
+        let end_offset = log.log_end_offset();
+        write(log, end_offset, producers);
     }
 }
 

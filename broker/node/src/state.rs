@@ -106,6 +106,8 @@ pub struct LocalReplica {
     pub log_end_offset: i64,
     /// Bytes on disk.
     pub size: u64,
+    /// `damaged` while a part of the log cannot be trusted, `refetching` while it is fetched anew.
+    pub damage: Option<&'static str>,
     /// The leader's view of every follower.
     pub followers: Vec<FollowerEntry>,
 }
@@ -147,6 +149,12 @@ pub struct DirectoryEntry {
     pub directory_id: String,
     /// Whether it has been taken offline by an error.
     pub offline: bool,
+    /// That error.
+    pub error: Option<String>,
+    /// Whether it is full up to its reserve, so that producers are refused.
+    pub full: bool,
+    /// Bytes on its volume that may be used, the reserve included, as last measured.
+    pub usable_bytes: Option<u64>,
     /// Partition folders in it.
     pub partitions: usize,
 }
@@ -202,6 +210,16 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
                 .collect(),
         })
         .collect();
+    let unusable = broker.replication.unusable_directories().iter();
+    let unusable = unusable.map(|directory| DirectoryEntry {
+        path: directory.path.clone(),
+        directory_id: String::new(),
+        offline: true,
+        error: Some(directory.reason.clone()),
+        full: false,
+        usable_bytes: None,
+        partitions: 0,
+    });
     AdminState {
         cluster_id: broker.cluster.cluster_id().unwrap_or_default(),
         broker_id: broker.id.0,
@@ -232,8 +250,12 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
                 path: directory.path().display().to_string(),
                 directory_id: DirectoryId(directory.identity().directory_id).to_string(),
                 offline: directory.offline().is_some(),
+                error: directory.offline().map(str::to_owned),
+                full: directory.is_full(),
+                usable_bytes: Some(directory.measured_room().0),
                 partitions: directory.partition_count(),
             })
+            .chain(unusable)
             .collect(),
         groups: broker.groups.entries(broker),
     }
@@ -278,6 +300,7 @@ fn local_replica(numbers: ReplicaNumbers) -> LocalReplica {
         high_watermark: numbers.high_watermark,
         log_end_offset: numbers.log_end_offset,
         size: numbers.size,
+        damage: numbers.damage,
         followers: numbers
             .followers
             .into_iter()
@@ -426,13 +449,24 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
             .filter(|registered| !registered.fenced)
             .count(),
     ));
-    let directories = broker.replication.directories();
-    metrics.offline_log_directory_count.set(gauge(
-        directories
-            .iter()
-            .filter(|directory| directory.offline().is_some())
-            .count(),
-    ));
+    metrics
+        .damaged_replica_count
+        .set(gauge(broker.replication.impairments.damaged().len()));
+    for directory in broker.replication.directories() {
+        let path = directory.path().display().to_string();
+        let (usable, _) = directory.measured_room();
+        metrics
+            .directory_usable_bytes
+            .with_label_values(&[path.as_str()])
+            .set(i64::try_from(usable).unwrap_or(i64::MAX));
+        metrics
+            .directory_full
+            .with_label_values(&[path.as_str()])
+            .set(i64::from(directory.is_full()));
+    }
+    metrics
+        .offline_log_directory_count
+        .set(gauge(broker.replication.offline_directory_count()));
     metrics
         .metadata_index
         .set(i64::try_from(index).unwrap_or(i64::MAX));

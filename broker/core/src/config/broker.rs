@@ -160,6 +160,12 @@ configs! {
         "How often the log start offsets are written down, in milliseconds.";
     "replica.high.watermark.checkpoint.interval.ms" replica_high_watermark_checkpoint_interval_ms: i64 = Some("5000"), AtLeast(1), ReadOnly, [],
         "How often the high watermarks are written down, in milliseconds.";
+    "taffrail.disk.reserve.bytes" disk_reserve_bytes: i64 = Some("-1"), AtLeast(-1), ReadOnly, [],
+        "How many bytes of each log directory's volume are kept free: below it producers are refused, replication and the brokers' own topics go on for a while, reads and deletions always; -1 for a twentieth of the volume, at most 1 GiB.";
+    "taffrail.scrub.interval.ms" scrub_interval_ms: i64 = Some("604800000"), AtLeast(-1), ReadOnly, [],
+        "How often every closed segment is read through and its checksums compared, in milliseconds; -1 for never.";
+    "taffrail.scrub.bytes.per.second" scrub_bytes_per_second: i64 = Some("8388608"), AtLeast(1), ReadOnly, [],
+        "How many bytes a second are read for that.";
     "num.recovery.threads.per.data.dir" num_recovery_threads_per_data_dir: i32 = Some("2"), AtLeast(1), ReadOnly, [],
         "How many threads read the logs of one directory at start.";
     "log.cleaner.threads" log_cleaner_threads: i32 = Some("1"), AtLeast(1), ReadOnly, [],

@@ -59,6 +59,12 @@ pub(crate) fn handle<E: Env>(
                 is_future_key: false,
             });
     }
+    let unusable = broker.replication.unusable_directories().iter();
+    let unusable = unusable.map(|directory| DescribeLogDirsResult {
+        error_code: ErrorCode::KafkaStorageError.code(),
+        log_dir: directory.path.clone(),
+        ..DescribeLogDirsResult::default()
+    });
     let results = broker
         .replication
         .directories()
@@ -88,6 +94,7 @@ pub(crate) fn handle<E: Env>(
                 ..DescribeLogDirsResult::default()
             }
         })
+        .chain(unusable)
         .collect();
     DescribeLogDirsResponse {
         results,

@@ -6,6 +6,7 @@ pub(crate) mod endpoints;
 mod forward;
 pub(crate) mod fuzzing;
 mod history;
+mod impaired;
 mod metadata_log;
 mod observer;
 mod peer;
@@ -17,6 +18,7 @@ mod records;
 mod registration;
 mod start;
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -44,6 +46,7 @@ use registration::Registration;
 
 pub(crate) use controller_channel::ClusterError;
 pub(crate) use forward::handle_forward;
+pub(crate) use metadata_log::{describe_metadata_file, metadata_file_index};
 pub(crate) use observer::handle_fetch_metadata;
 pub(crate) use peer::{PeerConnection, PeerError, handle_hello};
 pub(crate) use private::{
@@ -58,6 +61,9 @@ const ALTER_PARTITIONS_TIMEOUT: Duration = Duration::from_secs(5);
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long an internal topic may take to be created; who needs it asks again.
 const CREATE_INTERNAL_TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The folder of the metadata log in its log directory.
+pub const METADATA_FOLDER: &str = metadata_log::FOLDER;
 
 /// The cluster, as one broker is part of it.
 pub(crate) struct Cluster<E: Env> {
@@ -80,6 +86,8 @@ pub(crate) struct Cluster<E: Env> {
     alter_channel: ControllerChannel<E>,
     forward_channel: ControllerChannel<E>,
     broker: OnceLock<Weak<Broker<E>>>,
+    /// The log directory that holds the metadata log, on a voter.
+    metadata_directory: OnceLock<PathBuf>,
 }
 
 impl<E: Env> Cluster<E> {
@@ -111,6 +119,7 @@ impl<E: Env> Cluster<E> {
             alter_channel: ControllerChannel::default(),
             forward_channel: ControllerChannel::default(),
             broker: OnceLock::new(),
+            metadata_directory: OnceLock::new(),
         }
     }
 
@@ -186,6 +195,11 @@ impl<E: Env> Cluster<E> {
     /// Whether this broker only follows the metadata.
     pub(crate) fn is_observer(&self) -> bool {
         !self.voters.contains(&self.id)
+    }
+
+    /// The log directory that holds the metadata log, if this broker votes.
+    pub(crate) fn metadata_directory(&self) -> Option<&Path> {
+        self.metadata_directory.get().map(PathBuf::as_path)
     }
 
     /// The active controller, as far as this broker knows.

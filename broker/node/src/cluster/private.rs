@@ -28,6 +28,7 @@ use taffrail_protocol::messages::{
 use taffrail_protocol::{ErrorCode, Uuid};
 
 use super::controller_channel::ControllerRequest;
+use super::impaired;
 use super::quorum::{Event, NotController, wire};
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -187,6 +188,7 @@ impl ControllerRequest for BrokerHeartbeatRequest {
             metadata_index: request.metadata_offset,
             want_fence: request.want_fence,
             want_shutdown: request.want_shutdown,
+            impaired: impaired::from_request(request),
         };
         let decided = broker
             .cluster

@@ -14,6 +14,7 @@ use taffrail_protocol::{ErrorCode, Uuid};
 use tokio::sync::watch;
 
 use super::endpoints::missing_endpoints;
+use super::impaired;
 use crate::broker::Broker;
 use crate::env::Env;
 
@@ -212,6 +213,8 @@ async fn keep_alive<E: Env>(
                 .iter()
                 .map(|id| Uuid(id.0))
                 .collect(),
+            // Gathered after the applied index was read, so that it is never older than what is told with it.
+            impaired_replicas: impaired::to_request(&broker.replication.impairments.all()),
         };
         let started = broker.env.now();
         match cluster
@@ -239,6 +242,7 @@ async fn keep_alive<E: Env>(
             biased;
             _ = want_shutdown.wait_for(|now_wanted| *now_wanted != wanted) => {}
             () = cluster.published.applied_beyond(applied), if impatient || waits => {}
+            () = broker.replication.impairments.changed() => {}
             () = broker.env.sleep_until(started + pause) => {}
         }
     }

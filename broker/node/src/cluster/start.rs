@@ -8,7 +8,7 @@ use taffrail_core::controller::ControllerConfig;
 use taffrail_core::metadata::Image;
 use taffrail_core::raft::{RaftConfig, RaftNode};
 
-use super::metadata_log::{self, MetadataLog, MetadataLogError};
+use super::metadata_log::{self, DAMAGED_ADVICE, MetadataLog, MetadataLogError};
 use super::quorum::{Parts, Task};
 use super::{Cluster, millis, observer, published, records, registration};
 use crate::broker::Broker;
@@ -52,6 +52,9 @@ impl<E: Env> Cluster<E> {
                 folder.display()
             )));
         }
+        if let Some(directory) = folder.parent() {
+            self.metadata_directory.get_or_init(|| directory.to_owned());
+        }
         let disk = broker.env.disk().clone();
         let broker_id = broker.id.0;
         let opened = broker
@@ -62,7 +65,10 @@ impl<E: Env> Cluster<E> {
         let (image, applied) = match &persisted.snapshot {
             Some(snapshot) => {
                 let records = records::decode(&snapshot.data).map_err(|error| {
-                    StartError::Storage(format!("metadata snapshot {}: {error}", snapshot.index))
+                    StartError::Storage(format!(
+                        "metadata snapshot {} cannot be used: {error}. {DAMAGED_ADVICE}",
+                        snapshot.index
+                    ))
                 })?;
                 (Image::replay(&records), snapshot.index)
             }
@@ -91,7 +97,9 @@ impl<E: Env> Cluster<E> {
             ));
         };
         let mut task = Task::new(broker, parts, &sender, events);
-        task.begin().await.map_err(StartError::Storage)?;
+        task.begin()
+            .await
+            .map_err(|reason| StartError::Storage(format!("{reason}. {DAMAGED_ADVICE}")))?;
         self.check_cluster_id()?;
         broker.env.spawn(task.run());
         Ok(())
@@ -133,6 +141,7 @@ fn start_error(error: MetadataLogError) -> StartError {
         MetadataLogError::OtherBroker { .. } => StartError::Identity(error.to_string()),
         MetadataLogError::Io { .. }
         | MetadataLogError::Damaged { .. }
+        | MetadataLogError::Full { .. }
         | MetadataLogError::Poisoned => StartError::Storage(error.to_string()),
     }
 }

@@ -321,7 +321,9 @@ impl State {
 /// What a client is told when its coordinator may not append (KAFKA-3590): to ask again here, or elsewhere.
 fn refusal(error: ErrorKind) -> ErrorKind {
     match error {
-        ErrorKind::NotEnoughReplicas => ErrorKind::CoordinatorNotAvailable,
+        ErrorKind::NotEnoughReplicas | ErrorKind::KafkaStorageError => {
+            ErrorKind::CoordinatorNotAvailable
+        }
         _ => ErrorKind::NotCoordinator,
     }
 }

@@ -7,12 +7,16 @@ use taffrail_core::ids::{LeaderEpoch, ProducerId};
 use taffrail_core::producer::{Admission, Batch, KeptBatch};
 use taffrail_core::replica::Acknowledgement;
 use taffrail_log::validate::{ProduceRules, RecordRefusal, Refusal, check_produce};
+use taffrail_log::{Disk, LogDirectory, RoomFor};
 use taffrail_protocol::records::{BatchHeader, TimestampType};
 
 use super::{Partition, Replica, Role, storage_error};
 use crate::env::Env;
 use crate::producer_snapshots;
 use crate::replication::Waiter;
+
+/// What a batch of a coordinator may take, for the question whether there is room.
+const OWN_BATCH_BYTES: u64 = 64 << 10;
 
 /// What a Produce request says besides the records.
 #[derive(Debug, Clone, Copy)]
@@ -102,11 +106,22 @@ impl<E: Env> Partition<E> {
         result
     }
 
-    /// Whether this broker may append in this epoch, with acks=all.
+    /// Whether this broker may append records of its own in this epoch, with acks=all.
     pub(crate) fn check_own_append(&self, leader_epoch: LeaderEpoch) -> Result<(), ErrorKind> {
-        match &self.lock().role {
-            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => leader.check_append(),
-            Role::Leader(_) | Role::Follower(_) | Role::Idle => Err(ErrorKind::NotLeaderOrFollower),
+        let replica = self.lock();
+        match &replica.role {
+            Role::Leader(leader) if leader.leader_epoch() == leader_epoch => {
+                leader.check_append()?;
+            }
+            Role::Leader(_) | Role::Follower(_) | Role::Idle => {
+                return Err(ErrorKind::NotLeaderOrFollower);
+            }
+        }
+        let log = replica.log.as_ref();
+        if log.is_none_or(|log| log.directory().has_room(OWN_BATCH_BYTES, RoomFor::Internal)) {
+            Ok(())
+        } else {
+            Err(ErrorKind::KafkaStorageError)
         }
     }
 
@@ -176,7 +191,7 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let Role::Leader(leader) = &replica.role else {
-            return Err(ErrorKind::NotLeaderOrFollower.into());
+            return Err(replica.not_leading().into());
         };
         if request.acks == -1 {
             leader.check_append()?;
@@ -187,6 +202,9 @@ impl<E: Env> Partition<E> {
             if let Admission::Duplicate(kept) = admission {
                 return Ok(duplicate(replica, kept, waiter));
             }
+        }
+        if let Some(log) = &replica.log {
+            check_room(log.directory(), records.len())?;
         }
         let appended = self.append_locked(
             replica,
@@ -221,7 +239,7 @@ impl<E: Env> Partition<E> {
         let appended = log
             .append_leader(records, leader_epoch.0, wall_ms)
             .map_err(|error| {
-                tracing::warn!(partition = %self.name(), %error, "append failed");
+                super::upkeep::log_failure(&self.name(), "append", &error);
                 storage_error(&error)
             })?;
         if let Some(offset) = appended.rolled {
@@ -253,6 +271,23 @@ impl<E: Env> Partition<E> {
             waits,
         })
     }
+}
+
+/// Refuses a producer while the log directory has no room but its reserve. KAFKA_STORAGE_ERROR makes clients try again,
+/// and so go on when there is room.
+fn check_room<D: Disk>(directory: &LogDirectory<D>, bytes: usize) -> Result<(), ProduceRefusal> {
+    if directory.has_room(bytes as u64, RoomFor::Produce) {
+        return Ok(());
+    }
+    let (usable, reserve) = directory.measured_room();
+    Err(ProduceRefusal::with_message(
+        ErrorKind::KafkaStorageError,
+        format!(
+            "the disk of the leader is full: {usable} bytes are left in {}, and {reserve} are kept in reserve \
+             (taffrail.disk.reserve.bytes); records are taken again once there is room",
+            directory.path().display()
+        ),
+    ))
 }
 
 /// Registers the waiter unless what it waits for has happened.

@@ -28,18 +28,36 @@ impl<E: Env> Partition<E> {
         }
     }
 
-    /// The fsyncs are done, or failed.
-    pub(crate) fn finish_flush(&self, env: &E, result: Result<Flushed, LogError>) {
+    /// The same for records that have waited for their segment to be closed, if they are many bytes: after a kill they would
+    /// all be read.
+    pub(crate) fn begin_flush_of(&self, bytes_min: u64) -> Option<Flush<E::Disk>> {
+        let mut replica = self.lock();
+        let log = replica.log.as_mut()?;
+        if log.poisoned().is_some() || log.unflushed_bytes() < bytes_min {
+            return None;
+        }
+        log.begin_flush(i64::MAX).unwrap_or_else(|error| {
+            log_failure(&self.name(), "flush", &error);
+            None
+        })
+    }
+
+    /// The fsyncs are done, or failed. Tells whether all closed segments are durable now and were not before.
+    pub(crate) fn finish_flush(&self, env: &E, result: Result<Flushed, LogError>) -> bool {
         let mut guard = self.lock();
         let replica = &mut *guard;
-        let Some(log) = &mut replica.log else { return };
+        let Some(log) = &mut replica.log else {
+            return false;
+        };
+        let before = log.recovery_point();
         let flushed = match log.finish_flush(result) {
             Ok(flushed) => flushed,
             Err(error) => {
                 tracing::error!(partition = %self.name(), %error, "fsync failed: the log takes no more records");
-                return;
+                return false;
             }
         };
+        let closed = before < log.active_base_offset() && flushed >= log.active_base_offset();
         let again = replica.flush_ack && flushed < log.log_end_offset();
         let mut effects = std::mem::take(&mut replica.effects);
         if let Role::Leader(leader) = &mut replica.role {
@@ -49,6 +67,7 @@ impl<E: Env> Partition<E> {
         if again {
             self.flushes.push(self.id);
         }
+        closed
     }
 }
 
@@ -58,8 +77,7 @@ impl<E: Env> Partition<E> {
         let mut log = self.take_log()?;
         let path = log.directory().path().to_owned();
         let producers = self.take_producers();
-        let end_offset = log.log_end_offset();
-        crate::producer_snapshots::write(&mut log, end_offset, &producers);
+        crate::producer_snapshots::write_last(&mut log, &producers);
         Some((path, log.close()))
     }
 }

@@ -2,20 +2,26 @@
 
 use std::time::Duration;
 
+use taffrail_core::controller::Impairment;
 use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::{FetchPosition, FetchedPartition, FollowerAction, WaitReason};
 use taffrail_core::time::Instant;
-use taffrail_log::Log;
+use taffrail_log::{Disk, Log, LogError, RoomFor};
 use taffrail_protocol::records::Batches;
 
 use super::append::producer_batch;
 use super::read::end_of_epoch;
+use super::repair::Soundness;
 use super::{Partition, Replica, Role};
 use crate::env::Env;
 use crate::producer_snapshots;
 
 /// A replica whose records are not durable yet looks again after this.
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
+
+/// A replica with a damaged log fetches nothing until the damage is dropped, which wakes it; so that its leader cannot
+/// take it for one that has caught up.
+const DAMAGED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the fetcher does next about a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,9 @@ impl<E: Env> Partition<E> {
     pub(crate) fn fetch_position(&self, now: Instant) -> Result<FetchPosition, FollowerStep> {
         let replica = self.lock();
         match &replica.role {
+            Role::Follower(_) if matches!(replica.soundness, Soundness::Damaged { .. }) => {
+                Err(FollowerStep::Wait(now + DAMAGED_PAUSE))
+            }
             Role::Follower(_) if replica.owes_flush() => Err(FollowerStep::Wait(now + FLUSH_PAUSE)),
             Role::Follower(follower) => follower
                 .fetch_position(now)
@@ -64,6 +73,11 @@ impl<E: Env> Partition<E> {
             return FollowerStep::Leave;
         };
         let action = follower.handle_fetched(now, asked, answer, |epoch| end_of_epoch(log, epoch));
+        if matches!(replica.soundness, Soundness::Damaged { .. }) {
+            // An answer to what was asked before.
+            follower.handle_failed(now);
+            return FollowerStep::Wait(now + DAMAGED_PAUSE);
+        }
         match action {
             FollowerAction::Append => self.append_fetched(replica, env, asked, answer, records),
             other => self.act(replica, env, other),
@@ -152,8 +166,18 @@ impl<E: Env> Partition<E> {
         let (Some(log), Role::Follower(follower)) = (&mut replica.log, &mut replica.role) else {
             return FollowerStep::Leave;
         };
+        if records.is_empty() && replica.full && log.directory().has_room(1, RoomFor::Replication) {
+            // Nothing more may come before it is in the ISR again.
+            replica.full = false;
+            self.note_full(false);
+        }
         if !records.is_empty() {
-            let appended = match log.append_follower(records, asked.leader_epoch.0, wall_ms) {
+            let appended = append_with_room(log, records, asked.leader_epoch.0, wall_ms);
+            let full = matches!(appended, Err(LogError::DiskFull { .. }));
+            if std::mem::replace(&mut replica.full, full) != full {
+                self.note_full(full);
+            }
+            let appended = match appended {
                 Ok(appended) => appended,
                 Err(error) => {
                     // Tried again twice a second, told once.
@@ -183,6 +207,12 @@ impl<E: Env> Partition<E> {
         }
         let local = Replica::<E>::local_log(log);
         let advance = follower.handle_append(local.log_end_offset, local.last_epoch, answer);
+        if replica.soundness == Soundness::Refetching
+            && local.log_end_offset >= answer.high_watermark
+        {
+            tracing::info!(partition = %self.name(), log_end_offset = local.log_end_offset, "the log is whole again");
+            self.is_sound_again(&mut replica.soundness);
+        }
         if let Some(log_start_offset) = advance.log_start_offset {
             follow_log_start(self.name(), log, log_start_offset, env);
         }
@@ -192,12 +222,38 @@ impl<E: Env> Partition<E> {
         FollowerStep::Fetch
     }
 
+    /// A follower without room leaves the ISR at once, instead of holding up every producer until it counts as lagging.
+    fn note_full(&self, full: bool) {
+        if full {
+            self.impairments.add(self.id, Impairment::Full);
+        } else {
+            self.impairments.remove(self.id, Impairment::Full);
+        }
+    }
+
     /// Whether this replica follows, and whom.
     pub(crate) fn leader_followed(&self) -> Option<taffrail_core::ids::BrokerId> {
         match &self.lock().role {
             Role::Follower(follower) => Some(follower.leader()),
             Role::Leader(_) | Role::Idle => None,
         }
+    }
+}
+
+/// A follower leaves half of the reserve to what must be written for the broker to go on.
+fn append_with_room<D: Disk>(
+    log: &mut Log<D>,
+    records: &[u8],
+    leader_epoch: i32,
+    wall_ms: i64,
+) -> Result<taffrail_log::Appended, LogError> {
+    let bytes = records.len() as u64;
+    if log.directory().has_room(bytes, RoomFor::Replication) {
+        log.append_follower(records, leader_epoch, wall_ms)
+    } else {
+        Err(LogError::DiskFull {
+            path: log.directory().path().display().to_string(),
+        })
     }
 }
 

@@ -5,9 +5,11 @@ mod append;
 mod flush;
 mod follow;
 mod read;
+mod repair;
 mod role;
 mod upkeep;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
@@ -22,11 +24,14 @@ use taffrail_log::{CheckpointKind, Log, LogConfig, LogError};
 
 use crate::env::Env;
 use crate::metrics::TopicMetrics;
-use crate::replication::{FlushQueue, IsrProposals, Throttles, Waiter, Waiters};
+use crate::replication::{
+    FlushQueue, Impairments, IsrProposals, Suspects, Throttles, Waiter, Waiters,
+};
 
 pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use follow::FollowerStep;
 pub(crate) use read::{Fetcher, Nearby, ReadRequest, ReadResult};
+pub(crate) use repair::Repair;
 pub(crate) use role::RoleChange;
 
 /// One replica that this broker holds.
@@ -39,6 +44,8 @@ pub(crate) struct Partition<E: Env> {
     flushes: Arc<FlushQueue>,
     throttles: Arc<Throttles>,
     throttled: Throttled,
+    impairments: Arc<Impairments>,
+    suspects: Arc<Suspects>,
     /// What validation needs, readable without the replica's lock.
     log_config: RwLock<Arc<LogConfig>>,
     replica: Mutex<Replica<E>>,
@@ -54,6 +61,14 @@ struct Replica<E: Env> {
     flush_ack: bool,
     /// Whether the last records of the leader could not be appended.
     append_failing: bool,
+    /// Whether they could not for want of room.
+    full: bool,
+    /// Whether its log is damaged.
+    soundness: repair::Soundness,
+    /// Followers that ask for the same data again and again, and how often they did.
+    stuck: BTreeMap<BrokerId, (i64, u32)>,
+    /// Whether it was taken out of service with its log directory.
+    told_offline: bool,
     /// Exclusive end of what may be shown, kept over changes of role.
     high_watermark: i64,
     waiters: Waiters,
@@ -87,6 +102,8 @@ pub(crate) struct ReplicaNumbers {
     pub(crate) isr_len: usize,
     pub(crate) min_isr: usize,
     pub(crate) replicas: usize,
+    /// Whether its log is damaged or being fetched anew.
+    pub(crate) damage: Option<&'static str>,
 }
 
 /// A follower as its leader sees it at one moment.
@@ -108,6 +125,8 @@ pub(crate) struct PartitionParts<E: Env> {
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
     pub(crate) throttles: Arc<Throttles>,
+    pub(crate) impairments: Arc<Impairments>,
+    pub(crate) suspects: Arc<Suspects>,
     pub(crate) log: Log<E::Disk>,
     pub(crate) producers: Producers,
     pub(crate) config: TopicConfig,
@@ -142,6 +161,8 @@ impl<E: Env> Partition<E> {
             proposals,
             flushes,
             throttles,
+            impairments,
+            suspects,
             log,
             producers,
             config,
@@ -165,6 +186,8 @@ impl<E: Env> Partition<E> {
             flushes,
             throttles,
             throttled,
+            impairments,
+            suspects,
             log_config,
             replica: Mutex::new(Replica {
                 log: Some(log),
@@ -173,6 +196,10 @@ impl<E: Env> Partition<E> {
                 settings,
                 flush_ack: config.flush == FlushPolicy::Ack,
                 append_failing: false,
+                full: false,
+                soundness: repair::Soundness::default(),
+                stuck: BTreeMap::new(),
+                told_offline: false,
                 high_watermark,
                 waiters: Waiters::default(),
                 low_watermark_waiters: Vec::new(),
@@ -204,6 +231,13 @@ impl<E: Env> Partition<E> {
         Some((log.directory().path().to_owned(), log.size()))
     }
 
+    /// Whether its log is in this log directory.
+    pub(crate) fn is_in(&self, directory: &std::path::Path) -> bool {
+        let replica = self.lock();
+        let log = replica.log.as_ref();
+        log.is_some_and(|log| log.directory().path() == directory)
+    }
+
     /// All numbers at once, under one lock.
     pub(crate) fn numbers(&self, now: Instant) -> Option<ReplicaNumbers> {
         let replica = self.lock();
@@ -224,6 +258,7 @@ impl<E: Env> Partition<E> {
             isr_len: 0,
             min_isr: 0,
             replicas: 0,
+            damage: replica.soundness.damage(),
         };
         if let Role::Leader(leader) = &replica.role {
             numbers.low_watermark = leader.low_watermark();
@@ -274,6 +309,21 @@ impl<E: Env> Replica<E> {
             Role::Idle => self.high_watermark,
             Role::Leader(leader) => leader.high_watermark(),
             Role::Follower(follower) => follower.high_watermark(),
+        }
+    }
+
+    /// Whether its log directory failed.
+    fn is_offline(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.poisoned().is_some())
+    }
+
+    /// What one learns who asks this replica for what only a leader can do.
+    fn not_leading(&self) -> ErrorKind {
+        if self.is_offline() {
+            ErrorKind::KafkaStorageError
+        } else {
+            ErrorKind::NotLeaderOrFollower
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reading: what a consumer or a follower may see from an offset on, as a file range, and where its log parts from ours.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -172,7 +173,7 @@ impl<E: Env> Partition<E> {
         }
         let mut effects = std::mem::take(&mut replica.effects);
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
-            return Err(ErrorKind::NotLeaderOrFollower);
+            return Err(replica.not_leading());
         };
         check_leader_epoch(request.position.current_leader_epoch, leader.leader_epoch())?;
         let mut result = ReadResult::of(log, leader.high_watermark());
@@ -219,6 +220,11 @@ impl<E: Env> Partition<E> {
             Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
         };
         let range = log.read(fetch_offset, request.limits(end_offset));
+        let found_data = matches!(range, Ok(Some(_)));
+        let found_damage = matches!(range, Err(LogError::Corrupt { .. }));
+        if found_damage || (found_data && replica_is_stuck(&mut replica.stuck, request)) {
+            self.suspects.push(self.id, fetch_offset);
+        }
         // Whatever the read came to: what the follower's progress led to must not be lost.
         self.settle(replica, effects);
         result.range = range.map_err(|error| self.read_failed(fetch_offset, &error))?;
@@ -270,7 +276,7 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
-            return Err(ErrorKind::NotLeaderOrFollower);
+            return Err(replica.not_leading());
         };
         check_leader_epoch(current_leader_epoch, leader.leader_epoch())?;
         let end_offset = match fetcher {
@@ -354,6 +360,30 @@ impl<E: Env> Partition<E> {
         }
         Ok(bytes)
     }
+}
+
+/// A follower that is given the same data again and again does not take it: perhaps it is damaged here, which nobody sees
+/// who sends it from file to socket.
+const STUCK_FETCHES: u32 = 3;
+
+fn replica_is_stuck(stuck: &mut BTreeMap<BrokerId, (i64, u32)>, request: &ReadRequest) -> bool {
+    let Fetcher::Follower { broker, .. } = request.fetcher else {
+        return false;
+    };
+    if !request.note_follower {
+        return false;
+    }
+    let offset = request.position.fetch_offset;
+    let (asked, times) = stuck.entry(broker).or_insert((offset, 0));
+    if *asked != offset {
+        (*asked, *times) = (offset, 0);
+    }
+    *times += 1;
+    if *times < STUCK_FETCHES {
+        return false;
+    }
+    *times = 0;
+    true
 }
 
 /// This log's epoch cache as the cores ask it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use taffrail_core::config::{FlushPolicy, TopicConfig};
+use taffrail_core::controller::Impairment;
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::BrokerId;
 use taffrail_core::metadata::Image;
@@ -12,6 +13,7 @@ use taffrail_core::replica::{
 use taffrail_core::time::Instant;
 use taffrail_log::{Log, LogConfig};
 
+use super::repair::Soundness;
 use super::{Partition, Replica, Role};
 use crate::env::Env;
 
@@ -38,6 +40,15 @@ impl<E: Env> Partition<E> {
         let Some(state) = image.partition(self.id) else {
             return Ok(RoleChange::Idle);
         };
+        if replica.is_offline() {
+            // Whatever the metadata still says: the controller is being told.
+            replica.become_idle();
+            return Ok(RoleChange::Idle);
+        }
+        if state.leader == Some(self.me) && std::mem::replace(&mut replica.full, false) {
+            // A leader without room refuses records itself.
+            self.impairments.remove(self.id, Impairment::Full);
+        }
         match state.leader {
             Some(leader) if leader == self.me => self.lead(replica, image, now),
             Some(leader) => {
@@ -45,11 +56,7 @@ impl<E: Env> Partition<E> {
                 Ok(RoleChange::Follows(leader))
             }
             None => {
-                if !matches!(replica.role, Role::Idle) {
-                    replica.high_watermark = replica.high_watermark();
-                    replica.role = Role::Idle;
-                    replica.wake_all();
-                }
+                replica.become_idle();
                 Ok(RoleChange::Idle)
             }
         }
@@ -68,6 +75,10 @@ impl<E: Env> Partition<E> {
             return Ok(RoleChange::Idle);
         };
         let newly = !matches!(&replica.role, Role::Leader(leader) if leader.leader_epoch() >= state.leader_epoch);
+        if newly && replica.soundness == Soundness::Refetching {
+            // Elected without proof of anything: what it has is what there is.
+            self.is_sound_again(&mut replica.soundness);
+        }
         if newly {
             // Noted before anybody is served, so that an epoch without records can be answered for (KAFKA-7415).
             log.assign_epoch(state.leader_epoch.0).map_err(|error| {
@@ -193,10 +204,24 @@ impl<E: Env> Partition<E> {
 
     /// Resigns: nothing is served any more, though the metadata may still name this broker for a moment.
     pub(crate) fn resign(&self) {
+        self.lock().become_idle();
+    }
+
+    /// Its log directory failed: it serves nothing any more. Tells whether it did until now.
+    pub(crate) fn go_offline(&self) -> bool {
         let mut replica = self.lock();
-        replica.high_watermark = replica.high_watermark();
-        replica.role = Role::Idle;
-        replica.wake_all();
+        replica.become_idle();
+        !std::mem::replace(&mut replica.told_offline, true)
+    }
+}
+
+impl<E: Env> Replica<E> {
+    fn become_idle(&mut self) {
+        if !matches!(self.role, Role::Idle) {
+            self.high_watermark = self.high_watermark();
+            self.role = Role::Idle;
+            self.wake_all();
+        }
     }
 }
 

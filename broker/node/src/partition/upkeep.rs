@@ -62,6 +62,13 @@ impl<E: Env> Partition<E> {
         }
     }
 
+    /// Gives back what is kept for the next segment.
+    pub(crate) fn give_back_room(&self) {
+        if let Some(log) = &mut self.lock().log {
+            log.give_back_room();
+        }
+    }
+
     /// DeleteRecords: moves the log start up. Registers the waiter unless all live replicas are there already.
     pub(crate) fn delete_records(
         &self,
@@ -72,7 +79,7 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &replica.role) else {
-            return Err(ErrorKind::NotLeaderOrFollower);
+            return Err(replica.not_leading());
         };
         if !log.config().delete {
             return Err(ErrorKind::PolicyViolation);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use taffrail_core::config::BrokerConfig;
+use taffrail_core::controller::Impairment;
 use taffrail_core::ids::{TopicId, TopicPartition};
 use taffrail_core::metadata::{Changes, ConfigResource, Image};
 use taffrail_log::{LogDirectory, PartitionFolder, with_fewest_partitions};
@@ -26,6 +27,9 @@ impl<E: Env> Broker<E> {
         }
         for (topic_id, name) in &Changes::between(old, new).removed_topics {
             self.delete_topic(*topic_id, name);
+            for missing in self.replication.missing_of(*topic_id) {
+                self.replication.forget_missing(missing);
+            }
         }
         let registered = new
             .broker(self.id)
@@ -35,6 +39,7 @@ impl<E: Env> Broker<E> {
         }
         let nothing = Arc::new(Image::default());
         let old = if self.replication.joins() {
+            self.note_missing(new);
             &nothing
         } else {
             old
@@ -71,7 +76,8 @@ impl<E: Env> Broker<E> {
         };
         let held = self.partition(id);
         let partition = match (held, state.replicas.contains(&self.id)) {
-            (None, false) => return,
+            (None, false) => return self.replication.forget_missing(id),
+            (None, true) if self.replication.is_missing(id) => return,
             (Some(partition), true) => partition,
             (Some(partition), false) => {
                 tracing::info!(partition = %partition.name(), "the replica was moved away and is deleted here");
@@ -80,7 +86,10 @@ impl<E: Env> Broker<E> {
             }
             (None, true) => match self.create_replica(image, id) {
                 Some(partition) => partition,
-                None => return self.replication.try_again(id),
+                None => {
+                    self.replication.impairments.add(id, Impairment::Offline);
+                    return self.replication.try_again(id);
+                }
             },
         };
         match partition.apply_metadata(image, self.env.now()) {
@@ -92,6 +101,29 @@ impl<E: Env> Broker<E> {
                 self.replication.unfollow(id);
                 self.replication.try_again(id);
             }
+        }
+    }
+
+    /// With a log directory out of use since the start, replicas that should be here and are not may be in it. They stay
+    /// offline until it is back or taken out of `log.dirs`.
+    fn note_missing(&self, image: &Image) {
+        let broken = self.replication.offline_directory_count();
+        if broken == 0 {
+            return;
+        }
+        let mut missing = 0;
+        for (id, state) in image.partitions() {
+            if state.replicas.contains(&self.id) && self.partition(id).is_none() {
+                self.replication.add_missing(id);
+                missing += 1;
+            }
+        }
+        if missing > 0 {
+            tracing::error!(
+                replicas = missing,
+                directories = broken,
+                "replicas were not found, and may be in a log directory that cannot be used: they stay offline until it is repaired, or taken out of log.dirs to have them made anew from the other replicas"
+            );
         }
     }
 
@@ -129,6 +161,7 @@ impl<E: Env> Broker<E> {
             Ok(log) => {
                 let partition = make_partition(self, id, &topic.name, log, &config);
                 self.insert_partition(Arc::clone(&partition));
+                self.replication.impairments.remove(id, Impairment::Offline);
                 Some(partition)
             }
             Err(error) => {
@@ -161,6 +194,7 @@ impl<E: Env> Broker<E> {
 
     fn keep_stray(&self, partition: &Partition<E>) {
         self.replication.unfollow(partition.id);
+        self.replication.impairments.forget(partition.id);
         self.remove_partition(partition.id);
         if let Some(log) = partition.take_log() {
             let (directory, folder) = (log.directory().clone(), log.folder().clone());
@@ -182,6 +216,7 @@ impl<E: Env> Broker<E> {
     /// Takes a replica out at once; its files go in the background.
     fn delete_replica(&self, partition: &Arc<Partition<E>>) {
         self.replication.unfollow(partition.id);
+        self.replication.impairments.forget(partition.id);
         self.remove_partition(partition.id);
         let Some(log) = partition.take_log() else {
             return;

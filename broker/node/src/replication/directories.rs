@@ -1,6 +1,6 @@
 //! Opening the log directories and every log in them at start, closing them at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,7 @@ use crate::env::{Env, random_id};
 use crate::node::StartError;
 use crate::partition::{Partition, PartitionParts, log_config, replica_settings};
 use crate::producer_snapshots;
+use crate::replication::UnusableDirectory;
 
 /// Descriptors that idle partitions may keep open; with connections they stay below a limit of 20,000.
 const OPEN_FILES_MAX: usize = 8_000;
@@ -32,6 +33,7 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
     })?;
     let files = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
     let mut directories = Vec::new();
+    let mut unusable = Vec::new();
     for path in &broker.config.log_dirs {
         let id = random_id(&broker.env);
         let disk = broker.env.disk().clone();
@@ -49,27 +51,34 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
             }
             Err(error @ (DirectoryError::Unreadable { .. } | DirectoryError::Io { .. })) => {
                 tracing::error!(%error, "log directory cannot be used and is left out");
+                unusable.push(UnusableDirectory {
+                    path: path.clone(),
+                    reason: error.to_string(),
+                });
             }
         }
     }
     if directories.is_empty() {
-        return Err(StartError::Storage(
-            "log.dirs: none of the log directories can be used".to_owned(),
-        ));
+        return Err(StartError::Storage(format!(
+            "log.dirs: none of the log directories can be used: {}",
+            listed(&unusable)
+        )));
     }
     let mut found = Vec::new();
     for directory in &directories {
-        let folders = directory.folders().map_err(|error| {
-            StartError::Storage(format!(
-                "log directory {} cannot be listed: {error}",
-                directory.path().display()
-            ))
-        })?;
-        let live = folders
-            .into_iter()
-            .filter(|folder| folder.state == FolderState::Live);
-        found.extend(live.map(|folder| (directory.clone(), folder)));
+        let failed = Arc::clone(&broker.replication.directory_failed);
+        directory.on_offline(move || failed.notify_one());
+        match directory.folders() {
+            Ok(folders) => {
+                let live = folders
+                    .into_iter()
+                    .filter(|folder| folder.state == FolderState::Live);
+                found.extend(live.map(|folder| (directory.clone(), folder)));
+            }
+            Err(error) => directory.mark_offline(&format!("it cannot be listed: {error}")),
+        }
     }
+    broker.replication.unusable.get_or_init(|| unusable);
     broker
         .to_recover
         .store(found.len() as u64, Ordering::Relaxed);
@@ -80,26 +89,65 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
     Ok(())
 }
 
-/// Recovers logs in one blocking piece each, so that the event loop turns meanwhile.
+fn listed(unusable: &[UnusableDirectory]) -> String {
+    let reasons: Vec<&str> = unusable.iter().map(|one| one.reason.as_str()).collect();
+    reasons.join("; ")
+}
+
+/// The logs that wait to be opened, with their place in the order in which they were found.
+type ToOpen<E> = Mutex<VecDeque<(usize, LogDirectory<<E as Env>::Disk>, PartitionFolder)>>;
+
+/// Opens logs, several at a time (`num.recovery.threads.per.data.dir`), in pieces that block, so that the event loop turns
+/// meanwhile. What was found first counts, whatever is done first.
 async fn recover<E: Env>(
     broker: &Arc<Broker<E>>,
     found: Vec<(LogDirectory<E::Disk>, PartitionFolder)>,
 ) {
-    for (directory, folder) in found {
-        let opener = Arc::clone(broker);
-        broker
-            .env
-            .run_blocking(move || open_one(&opener, &directory, &folder))
-            .await;
+    let of_directory = usize::try_from(broker.config.num_recovery_threads_per_data_dir);
+    let threads = of_directory.unwrap_or(1) * broker.config.log_dirs.len();
+    let threads = threads.clamp(1, found.len().max(1));
+    let numbered = found.into_iter().enumerate();
+    let waiting: Arc<ToOpen<E>> = Arc::new(Mutex::new(
+        numbered
+            .map(|(number, (directory, folder))| (number, directory, folder))
+            .collect(),
+    ));
+    let (sender, mut receiver) = mpsc::channel(threads);
+    for _ in 0..threads {
+        let (opener, waiting, sender) = (Arc::clone(broker), Arc::clone(&waiting), sender.clone());
+        broker.env.spawn(async move {
+            loop {
+                let next = waiting.lock().expect("no panic while locked").pop_front();
+                let Some((number, directory, folder)) = next else {
+                    return;
+                };
+                let opening = Arc::clone(&opener);
+                let opened = opener
+                    .env
+                    .run_blocking(move || open_one(&opening, &directory, &folder))
+                    .await;
+                // Nobody listens only if the start itself was given up.
+                let _ = sender.send((number, opened)).await;
+            }
+        });
+    }
+    drop(sender);
+    let mut opened = BTreeMap::new();
+    while let Some((number, partition)) = receiver.recv().await {
         broker.recovered.fetch_add(1, Ordering::Relaxed);
+        opened.extend(partition.map(|partition| (number, partition)));
+    }
+    for partition in opened.into_values() {
+        admit(broker, partition);
     }
 }
 
+/// A log with its producers, or none if it cannot be used.
 fn open_one<E: Env>(
     broker: &Arc<Broker<E>>,
     directory: &LogDirectory<E::Disk>,
     folder: &PartitionFolder,
-) {
+) -> Option<Arc<Partition<E>>> {
     let name = &folder.name;
     let _recovery = broker.recovering.begin(name);
     let config = broker.topic_config(&Image::default(), &folder.topic);
@@ -122,23 +170,32 @@ fn open_one<E: Env>(
                     "partition.metadata is missing or unreadable: the replica is kept aside"
                 );
                 set_aside(directory, folder, log);
-                return;
+                return None;
             };
             let id = TopicPartition::new(TopicId(topic_id), folder.partition);
-            if broker.partition(id).is_some() {
-                tracing::warn!(
-                    partition = name,
-                    "a second replica of the same partition is kept aside"
-                );
-                set_aside(directory, folder, log);
-                return;
-            }
-            broker.insert_partition(make_partition(broker, id, &folder.topic, log, &config));
+            Some(make_partition(broker, id, &folder.topic, log, &config))
         }
         Err(error) => {
             tracing::error!(partition = name, %error, "the log cannot be opened; its directory is taken offline");
             directory.mark_offline(&error.to_string());
+            None
         }
+    }
+}
+
+/// Puts a replica into service, unless there is one of the same partition already.
+fn admit<E: Env>(broker: &Broker<E>, partition: Arc<Partition<E>>) {
+    if broker.partition(partition.id).is_none() {
+        broker.insert_partition(partition);
+        return;
+    }
+    tracing::warn!(
+        partition = %partition.name(),
+        "a second replica of the same partition is kept aside"
+    );
+    if let Some(log) = partition.take_log() {
+        let (directory, folder) = (log.directory().clone(), log.folder().clone());
+        set_aside(&directory, &folder, log);
     }
 }
 
@@ -182,6 +239,8 @@ pub(super) fn make_partition<E: Env>(
         proposals: Arc::clone(&broker.replication.proposals),
         flushes: Arc::clone(&broker.replication.flushes),
         throttles: Arc::clone(&broker.replication.throttles),
+        impairments: Arc::clone(&broker.replication.impairments),
+        suspects: Arc::clone(&broker.replication.suspects),
         log,
         producers,
         config: config.clone(),

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use taffrail_core::ids::TopicPartition;
-use taffrail_log::Flush;
+use taffrail_log::{CheckpointKind, Flush};
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
+use crate::housekeeping;
 use crate::partition::Partition;
 
 /// The queue: a set, so that it is never longer than the partitions are many.
@@ -39,8 +41,15 @@ impl FlushQueue {
     }
 }
 
+/// How often the recovery points may be written down because segments were closed.
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Less than this is read within milliseconds after a kill, and not worth an fsync.
+const GATHERED_BYTES: u64 = 16 << 20;
+
 /// Works the queue off until the broker stops.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
+    let mut next_checkpoint = broker.env.now();
     while !broker.is_stopping() {
         broker.replication.flushes.wake.notified().await;
         let mut flushes = Vec::new();
@@ -52,17 +61,39 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
                 flushes.push((partition, flush));
             }
         }
-        run_all(&broker.env, flushes).await;
+        let closed = run_all(&broker.env, flushes).await;
+        let now = broker.env.now();
+        if closed && now >= next_checkpoint {
+            next_checkpoint = now + CHECKPOINT_PAUSE;
+            // What a kill has recovery read is then bounded by segments, not by the minute that passed since the last one.
+            let writer = Arc::clone(&broker);
+            broker.env.spawn(async move {
+                housekeeping::write_checkpoint(&writer, CheckpointKind::RecoveryPoint).await;
+            });
+        }
+    }
+}
+
+/// Makes what has gathered in active segments durable, partition by partition, so that not all of it is read after a kill.
+pub(crate) async fn flush_gathered<E: Env>(broker: &Arc<Broker<E>>) {
+    for partition in broker.partitions() {
+        if broker.is_stopping() {
+            return;
+        }
+        if let Some(flush) = partition.begin_flush_of(GATHERED_BYTES) {
+            run_all(&broker.env, vec![(partition, flush)]).await;
+        }
     }
 }
 
 /// A partition and the fsyncs that it wants.
 pub(super) type Wanted<E> = (Arc<Partition<E>>, Flush<<E as Env>::Disk>);
 
-/// Runs the fsyncs of several partitions as one job, and tells each what came of it.
-pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<Wanted<E>>) {
+/// Runs the fsyncs of several partitions as one job, and tells each what came of it. Tells whether any of them has its
+/// closed segments durable now.
+pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<Wanted<E>>) -> bool {
     if flushes.is_empty() {
-        return;
+        return false;
     }
     let run = env.run_blocking(move || {
         let run = flushes
@@ -70,7 +101,9 @@ pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<Wanted<E>>) {
             .map(|(partition, flush)| (partition, flush.run()));
         run.collect::<Vec<_>>()
     });
+    let mut closed = false;
     for (partition, result) in run.await {
-        partition.finish_flush(env, result);
+        closed |= partition.finish_flush(env, result);
     }
+    closed
 }

@@ -7,8 +7,10 @@ mod elections;
 mod fetch_answer;
 mod fetcher;
 mod flush_queue;
+mod impaired;
 mod isr;
 mod recovering;
+mod scrub;
 mod throttle;
 mod waiter;
 
@@ -17,9 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use taffrail_core::config::BrokerConfig;
+use taffrail_core::controller::Impairment;
 use taffrail_core::fetch_session::{Limits, Sessions};
-use taffrail_core::ids::{BrokerEpoch, BrokerId, DirectoryId, TopicPartition};
+use taffrail_core::ids::{BrokerEpoch, BrokerId, DirectoryId, TopicId, TopicPartition};
 use taffrail_log::{CleanShutdown, LogDirectory};
+use tokio::sync::Notify;
 
 use crate::api::fetch::{WaitingFetch, WaitingFetches};
 use crate::broker::Broker;
@@ -28,13 +32,22 @@ use crate::partition::Partition;
 
 pub(crate) use directories::{close_all, open_directories};
 pub use fetch_answer::try_fetch_answer;
-pub(crate) use flush_queue::FlushQueue;
+pub(crate) use flush_queue::{FlushQueue, flush_gathered};
+pub(crate) use impaired::Impairments;
 pub(crate) use isr::IsrProposals;
 pub(crate) use recovering::Recovering;
+pub(crate) use scrub::Suspects;
 pub(crate) use throttle::Throttles;
 pub(crate) use waiter::{VisibleEnd, Waiter, Waiters};
 
 use fetcher::Fetchers;
+
+/// A log directory that could not be used at start.
+#[derive(Debug, Clone)]
+pub(crate) struct UnusableDirectory {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+}
 
 /// The state that all replicas of a broker share.
 pub(crate) struct Replication<E: Env> {
@@ -42,6 +55,18 @@ pub(crate) struct Replication<E: Env> {
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
     pub(crate) throttles: Arc<Throttles>,
+    /// The replicas that are not fit.
+    pub(crate) impairments: Arc<Impairments>,
+    /// Replicas whose log may be damaged.
+    pub(crate) suspects: Arc<Suspects>,
+    /// A log directory went offline.
+    pub(crate) directory_failed: Arc<Notify>,
+    /// Retention is to look now.
+    pub(crate) retention_wanted: Notify,
+    /// Directories that could not be opened at start.
+    unusable: OnceLock<Vec<UnusableDirectory>>,
+    /// Replicas that may be in one of those, and are therefore not made anew.
+    missing: Mutex<BTreeSet<TopicPartition>>,
     fetchers: Fetchers,
     sessions: Mutex<Sessions<Arc<Partition<E>>>>,
     waiting_fetches: Mutex<WaitingFetches>,
@@ -63,6 +88,12 @@ impl<E: Env> Replication<E> {
             proposals: Arc::default(),
             flushes: Arc::default(),
             throttles: Arc::new(Throttles::new(config)),
+            impairments: Arc::default(),
+            suspects: Arc::default(),
+            directory_failed: Arc::default(),
+            retention_wanted: Notify::new(),
+            unusable: OnceLock::new(),
+            missing: Mutex::default(),
             fetchers: Fetchers::default(),
             sessions: Mutex::new(Sessions::new(limits)),
             waiting_fetches: Mutex::new(BTreeMap::new()),
@@ -75,6 +106,45 @@ impl<E: Env> Replication<E> {
     /// The log directories, in the order of `log.dirs`; none before they were opened.
     pub(crate) fn directories(&self) -> &[LogDirectory<E::Disk>] {
         self.directories.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The log directories that could not be used at start.
+    pub(crate) fn unusable_directories(&self) -> &[UnusableDirectory] {
+        self.unusable.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// How many log directories are out of use, now or since the start.
+    pub(crate) fn offline_directory_count(&self) -> usize {
+        let failed = self.directories().iter();
+        let failed = failed.filter(|directory| directory.offline().is_some());
+        failed.count() + self.unusable_directories().len()
+    }
+
+    /// A replica that should be here and was not found may be in a directory that could not be used. Made anew and empty
+    /// in another one it could become the leader of what it has lost (KAFKA-16157).
+    fn add_missing(&self, partition: TopicPartition) {
+        self.missing().insert(partition);
+        self.impairments.add(partition, Impairment::Offline);
+    }
+
+    fn is_missing(&self, partition: TopicPartition) -> bool {
+        self.missing().contains(&partition)
+    }
+
+    /// The replica has no place here any more.
+    fn forget_missing(&self, partition: TopicPartition) {
+        if self.missing().remove(&partition) {
+            self.impairments.forget(partition);
+        }
+    }
+
+    fn missing_of(&self, topic: TopicId) -> Vec<TopicPartition> {
+        let range = TopicPartition::new(topic, i32::MIN)..=TopicPartition::new(topic, i32::MAX);
+        self.missing().range(range).copied().collect()
+    }
+
+    fn missing(&self) -> MutexGuard<'_, BTreeSet<TopicPartition>> {
+        self.missing.lock().expect("no panic while locked")
     }
 
     /// The ids of the log directories in use, sorted, as the registration tells them.
@@ -183,4 +253,5 @@ pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
     broker.env.spawn(isr::send_proposals(Arc::clone(broker)));
     broker.env.spawn(isr::check_lag(Arc::clone(broker)));
     broker.env.spawn(flush_queue::run(Arc::clone(broker)));
+    broker.env.spawn(scrub::run(Arc::clone(broker)));
 }

@@ -2,6 +2,7 @@
 //! Every write is fsynced before it returns; the first one that fails poisons the log. It never treats a damaged
 //! log as an empty one: a voter that forgot its vote or an entry could lose what the quorum committed.
 
+mod describe;
 mod frame;
 
 use std::io;
@@ -11,6 +12,7 @@ use taffrail_core::raft::{Entry, HardState, Persist, Persisted, Snapshot};
 use taffrail_log::{Disk, DiskFile};
 use thiserror::Error;
 
+pub(crate) use describe::{describe_metadata_file, metadata_file_index};
 use frame::{FormatError, HEADER_SIZE, Header, Scan};
 
 pub(super) use frame::{seeds, try_bytes};
@@ -19,15 +21,17 @@ pub(super) use frame::{seeds, try_bytes};
 /// have, so that it is never taken for one.
 pub(crate) const FOLDER: &str = "__cluster_metadata";
 
+/// What to do about a metadata log that cannot be read.
+pub(crate) const DAMAGED_ADVICE: &str = "If this broker's disk was damaged, give it a new, empty set of log directories \
+    under a new node.id; do not delete this folder alone, a voter that forgets can lose metadata. `taffrail-broker dump-log` \
+    prints what can be read of its files";
+
 /// Why the metadata log could not be opened or written.
 #[derive(Debug, Error)]
 pub(crate) enum MetadataLogError {
     #[error("metadata log {path}: {source}")]
     Io { path: String, source: io::Error },
-    #[error(
-        "metadata log {path} cannot be used: {source}. If this broker's disk was damaged, give it a new, empty set of \
-         log directories under a new node.id; do not delete this folder alone, a voter that forgets can lose metadata"
-    )]
+    #[error("metadata log {path} cannot be used: {source}. {advice}", advice = DAMAGED_ADVICE)]
     Damaged { path: String, source: FormatError },
     #[error(
         "metadata log {path} belongs to broker {found}, this is broker {expected}: correct node.id or log.dirs"
@@ -39,6 +43,8 @@ pub(crate) enum MetadataLogError {
     },
     #[error("the metadata log had a write error before and takes no more")]
     Poisoned,
+    #[error("there is no room for the metadata log {path}")]
+    Full { path: String },
 }
 
 /// The open metadata log.
@@ -205,10 +211,14 @@ impl<D: Disk> MetadataLog<D> {
     fn append(&mut self, entries: &[Entry]) -> Result<(), MetadataLogError> {
         let mut bytes = Vec::new();
         frame::encode_frame(&mut bytes, self.sequence, self.hard_state, entries);
-        self.guarded(|log| {
-            log.file.write_all_at(&bytes, log.position)?;
-            log.file.sync()
-        })?;
+        self.guarded(|log| match log.file.write_all_at(&bytes, log.position) {
+            // Nothing of it counts before the fsync: what was written is cut off, and it can be tried again.
+            Err(error) if is_full(&error) => {
+                log.file.set_length(log.position)?;
+                Ok(Err(log.full()))
+            }
+            written => written.and_then(|()| log.file.sync()).map(Ok),
+        })??;
         self.position += bytes.len() as u64;
         self.sequence += 1;
         Ok(())
@@ -232,14 +242,19 @@ impl<D: Disk> MetadataLog<D> {
         let same_file = path == self.path;
         let file = self.guarded(|log| {
             let bytes_of_snapshot = frame::encode_snapshot(snapshot);
-            write_whole(
+            let written = write_whole(
                 &log.disk,
                 &log.folder,
                 &snapshot_path(&log.folder, snapshot.index),
                 &bytes_of_snapshot,
-            )?;
-            write_whole(&log.disk, &log.folder, &path, &bytes)
-        })?;
+            )
+            .and_then(|_| write_whole(&log.disk, &log.folder, &path, &bytes));
+            match written {
+                // The old files are as they were; a snapshot without its log is removed by the next one or the next start.
+                Err(error) if is_full(&error) => Ok(Err(log.full())),
+                written => written.map(Ok),
+            }
+        })??;
         let old = std::mem::replace(&mut self.path, path);
         self.file = file;
         self.position = bytes.len() as u64;
@@ -287,6 +302,12 @@ impl<D: Disk> MetadataLog<D> {
         self.position
     }
 
+    fn full(&self) -> MetadataLogError {
+        MetadataLogError::Full {
+            path: self.path.display().to_string(),
+        }
+    }
+
     /// After a failed write nobody knows what is on the disk: nothing is written again until the next start reads it.
     fn guarded<R>(
         &mut self,
@@ -303,6 +324,13 @@ impl<D: Disk> MetadataLog<D> {
             }
         })
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn check_identity(

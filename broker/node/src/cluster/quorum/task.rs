@@ -24,6 +24,9 @@ use crate::env::{Env, random_id};
 /// Events taken in one turn before anything is written.
 const EVENTS_PER_TURN: usize = 256;
 
+/// The pause before a write is tried again that found no room.
+const FULL_PAUSE: Duration = Duration::from_millis(500);
+
 /// A voter of the quorum.
 pub(in crate::cluster) struct Task<E: Env> {
     broker: Arc<Broker<E>>,
@@ -263,7 +266,8 @@ impl<E: Env> Task<E> {
                 self.take_role(role);
             }
             if !ready.persist.is_empty() {
-                self.write(move |log| log.persist(&ready.persist)).await?;
+                let persist = Arc::new(ready.persist);
+                self.write(move |log| log.persist(&persist)).await?;
             }
             let waited = self.raft.handle_persisted(ready.number);
             self.send(waited);
@@ -279,11 +283,40 @@ impl<E: Env> Task<E> {
         }
     }
 
-    /// Writes off the event loop: an fsync may take long, and connections share its threads.
+    /// Writes off the event loop: an fsync may take long, and connections share its threads. While there is no room this
+    /// voter stands still, which the others take for its absence, and goes on when there is.
     async fn write(
         &mut self,
-        write: impl FnOnce(&mut MetadataLog<E::Disk>) -> Result<(), MetadataLogError> + Send + 'static,
+        write: impl Fn(&mut MetadataLog<E::Disk>) -> Result<(), MetadataLogError>
+        + Clone
+        + Send
+        + 'static,
     ) -> Result<(), String> {
+        let mut told = false;
+        loop {
+            match self.try_write(write.clone()).await? {
+                Ok(()) => {
+                    if told {
+                        tracing::info!(broker = %self.broker.id, "the metadata log has room again");
+                    }
+                    return Ok(());
+                }
+                Err(error @ MetadataLogError::Full { .. }) if !self.broker.is_stopping() => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::error!(broker = %self.broker.id, %error, "this broker takes no part in the metadata quorum until there is room");
+                    }
+                    let again = self.broker.env.now() + FULL_PAUSE;
+                    self.broker.env.sleep_until(again).await;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    async fn try_write(
+        &mut self,
+        write: impl FnOnce(&mut MetadataLog<E::Disk>) -> Result<(), MetadataLogError> + Send + 'static,
+    ) -> Result<Result<(), MetadataLogError>, String> {
         let Some(mut log) = self.log.take() else {
             return Err("the metadata log is gone".to_string());
         };
@@ -296,7 +329,7 @@ impl<E: Env> Task<E> {
             })
             .await;
         self.log = Some(log);
-        written.map_err(|error| error.to_string())
+        Ok(written)
     }
 
     fn install(&mut self, snapshot: &Snapshot) -> Result<(), String> {
@@ -425,6 +458,7 @@ impl<E: Env> Task<E> {
             bytes = snapshot.data.len(),
             "took a metadata snapshot"
         );
+        let snapshot = Arc::new(snapshot);
         self.write(move |log| log.compact(&snapshot)).await
     }
 }
