@@ -75,6 +75,21 @@ pub(crate) enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Print files of the log as kafka-dump-log does: segments, indexes, snapshots, checkpoints, the metadata log
+    DumpLog {
+        /// The files; exit code 1 if one of them is damaged
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// Also print each record with key and value
+        #[arg(long)]
+        print_records: bool,
+    },
+    /// Read a log directory, or the folder of one replica, through and list what is wrong with it and what to do
+    Verify {
+        /// The folder; exit code 1 if anything in it is wrong. Nothing is written
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Reads the command line; prints help or a usage error and ends the process if that is what it leads to.
@@ -139,6 +154,8 @@ mod tests {
             let arguments = Arguments::try_parse_from([&["taffrail-broker"], words].concat()).ok();
             let file = arguments.and_then(|arguments| match arguments.command {
                 Some(Command::CheckConfig { file }) => Some(file),
+                Some(Command::DumpLog { mut files, .. }) => files.pop(),
+                Some(Command::Verify { directory }) => Some(directory),
                 None => arguments.config.or(arguments.file),
             });
             assert_eq!(
@@ -150,6 +167,9 @@ mod tests {
         check(&["--config", "f"], Some("f"));
         check(&["f"], Some("f"));
         check(&["check-config", "f"], Some("f"));
+        check(&["dump-log", "e", "f", "--print-records"], Some("f"));
+        check(&["verify", "f"], Some("f"));
+        check(&["dump-log"], None);
         check(&["--config", "f", "g"], None);
         check(&[], None);
     }

@@ -3,6 +3,7 @@
 mod cli;
 mod clock;
 mod connection;
+mod dump;
 mod env;
 mod http;
 mod limits;
@@ -13,9 +14,10 @@ mod properties;
 mod run;
 mod settings;
 mod socket;
+mod verify;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -32,6 +34,14 @@ fn main() -> ExitCode {
         arguments.config.as_deref().or(arguments.file.as_deref()),
     ) {
         (Some(Command::CheckConfig { file }), _) => check_config(file),
+        (
+            Some(Command::DumpLog {
+                files,
+                print_records,
+            }),
+            _,
+        ) => dump_log(files, *print_records),
+        (Some(Command::Verify { directory }), _) => verify(directory),
         (None, Some(file)) => run::run(file),
         (None, None) => no_file(),
     };
@@ -46,6 +56,44 @@ fn no_file() -> anyhow::Result<ExitCode> {
     bail!(
         "which configuration? Give a properties file: taffrail-broker --config FILE (--help says more)"
     )
+}
+
+/// Prints files of the log; a failure in one of them does not keep the others from being printed.
+fn dump_log(files: &[PathBuf], print_records: bool) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut good = true;
+    for file in files {
+        match dump::dump(file, print_records, &mut out) {
+            Ok(whole) => good &= whole,
+            // Whoever read the output has seen enough.
+            Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+            Err(error) => {
+                good = false;
+                writeln!(std::io::stderr(), "taffrail-broker: {error:#}")?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(exit_code(good))
+}
+
+fn verify(directory: &Path) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let good = verify::verify(directory, &mut out, &mut std::io::stderr())?;
+    Ok(exit_code(good))
+}
+
+fn exit_code(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Prints every value that is not a default, and what listens where.
