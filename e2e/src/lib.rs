@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod cluster;
+pub mod history;
 pub mod java;
 pub mod kafka;
 #[cfg(feature = "kubernetes")]
