@@ -399,17 +399,19 @@ impl<D: Disk> LogDirectory<D> {
     fn rename_folder(
         &self,
         folder: &PartitionFolder,
-        state: impl FnOnce([u8; 16]) -> FolderState,
+        state: impl Fn([u8; 16]) -> FolderState,
     ) -> Result<PartitionFolder, LogError> {
         self.check_online()?;
         let from = self.path().join(&folder.name);
         let failed = |error| LogError::io("rename", &from, error);
-        // Without a readable id the folder cannot be matched to a topic any more, and zeros match none.
         let topic_id = match folder.state {
-            FolderState::Live => self.topic_id(folder).map_err(failed)?.unwrap_or_default(),
-            FolderState::Stray(id) | FolderState::Deleted(id) => id,
+            FolderState::Live => self.topic_id(folder).map_err(failed)?,
+            FolderState::Stray(id) | FolderState::Deleted(id) => Some(id),
         };
-        let renamed = folder.in_state(state(topic_id));
+        let renamed = match topic_id {
+            Some(id) => folder.in_state(state(id)),
+            None => self.unidentified(folder, &state).map_err(failed)?,
+        };
         self.disk()
             .rename(&from, &self.path().join(&renamed.name))
             .map_err(failed)?;
@@ -420,6 +422,24 @@ impl<D: Disk> LogDirectory<D> {
                 .forget(&(folder.topic.clone(), folder.partition));
         }
         Ok(renamed)
+    }
+
+    /// A free name for a folder without a readable id, which cannot be matched to a topic any more: small numbers are the id of none.
+    /// Each loss of power may leave one, of a replica that nothing was flushed of.
+    fn unidentified(
+        &self,
+        folder: &PartitionFolder,
+        state: &impl Fn([u8; 16]) -> FolderState,
+    ) -> io::Result<PartitionFolder> {
+        let mut number = 0u128;
+        loop {
+            let renamed = folder.in_state(state(number.to_be_bytes()));
+            match self.disk().list(&self.path().join(&renamed.name)) {
+                Ok(_) => number += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(renamed),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn checkpoints(&self) -> MutexGuard<'_, Checkpoints> {

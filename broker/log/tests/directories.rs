@@ -156,6 +156,21 @@ fn a_folder_is_never_made_twice() {
 }
 
 #[test]
+fn replicas_that_lost_their_id_are_kept_side_by_side() {
+    let (rig, config) = (Rig::new(), LogConfig::default());
+    for number in 0..3u128 {
+        let log = rig.create(&config);
+        let (directory, live) = (log.directory().clone(), log.folder().clone());
+        log.close().expect("durable");
+        // What a loss of power leaves of a file that was never flushed.
+        fs::write(rig.path().join(&live.name).join("partition.metadata"), "").expect("writable");
+        let stray = directory.mark_stray(&live).expect("renamed");
+        assert_eq!(stray.state, FolderState::Stray(number.to_be_bytes()));
+    }
+    assert_eq!(rig.directory().folders().expect("readable").len(), 3);
+}
+
+#[test]
 fn strays_are_kept_and_deleted_ones_go() {
     let (rig, config) = (Rig::new(), LogConfig::default());
     let mut log = rig.create(&config);
