@@ -18,7 +18,7 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: help quickstart build image client-image test check fix bench crds tools helm cluster-up cluster-down e2e fuzz ci
+.PHONY: chaos-build help quickstart build image client-image test check fix bench chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,19 @@ crds: ## Generate the CRD manifests beside their Rust types, and the chart's cop
 bench: tools build ## Measure against the null broker and Apache Kafka; PEERS=none, ROUNDS=1 and ROWS=text shorten it
 	cargo build --release --locked -p taffrail-e2e
 	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench"
+
+# Why it is a release build: the clients share the machine with the brokers.
+CHAOS = "$(TARGET)/release/taffrail-chaos" --evidence "$(TARGET)/chaos"
+chaos-build: tools build
+	cargo build --release --locked -p taffrail-e2e --bin taffrail-chaos
+
+chaos: chaos-build ## Torment a cluster and judge it: DURATION=30m, COUNT, SEED, BROKERS, FAULTS=kill,pause,... choose (root for most faults)
+	$(CHAOS) $(if $(DURATION),--duration $(DURATION)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(BROKERS),--brokers $(BROKERS)) $(if $(FAULTS),--faults $(FAULTS))
+
+power-loss: chaos-build ## 50 power losses of all brokers with taffrail.flush=ack, and 50 of single ones with the default (root)
+	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss-all
+	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss
 
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh

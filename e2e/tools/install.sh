@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings what `make test` and `make bench` drive from outside of Rust: kcat, Kafka's jars, a Python environment.
+# Brings what `make test`, `make bench` and `make chaos` drive from outside of Rust: kcat, Kafka's jars, a Python environment.
 # Every piece is pinned (e2e/kafka/pom.xml with libs.sha256, requirements.txt with hashes) and goes to .tools/, which git ignores;
 # kcat comes from the system's packages. A second run finds its stamps and asks the network nothing.
 set -euo pipefail
@@ -29,6 +29,14 @@ need_packages() {
   echo '#include <zlib.h>' | cc -E - >/dev/null 2>&1 || missing+=(zlib1g-dev)
   command -v java >/dev/null || missing+=(default-jre-headless)
   command -v mvn >/dev/null || missing+=(maven)
+  # What taffrail-chaos torments brokers with. Where it may not (no root, another system), it leaves faults out and says which.
+  if [ "$(uname)" = Linux ]; then
+    local path=$PATH:/usr/sbin:/sbin
+    PATH=$path command -v mkfs.ext4 >/dev/null || missing+=(e2fsprogs)
+    PATH=$path command -v iptables >/dev/null || missing+=(iptables)
+    PATH=$path command -v ip >/dev/null || missing+=(iproute2)
+    [ -e "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1" ] || missing+=(libfaketime)
+  fi
   printf '%s\n' "${missing[@]}"
 }
 packages=$(need_packages)
