@@ -36,7 +36,11 @@ impl<E: Env> Partition<E> {
         if log.poisoned().is_some() || log.unflushed_bytes() < bytes_min {
             return None;
         }
-        log.begin_flush(i64::MAX).unwrap_or_else(|error| {
+        // The scan after a kill goes on from where the index files end.
+        let flush = log
+            .release_memory()
+            .and_then(|()| log.begin_flush(i64::MAX));
+        flush.unwrap_or_else(|error| {
             log_failure(&self.name(), "flush", &error);
             None
         })
