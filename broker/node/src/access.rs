@@ -103,7 +103,8 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::FetchMetadata
         | ApiKey::AllocateProducerIds
         | ApiKey::SetBrokerEndpoints
-        | ApiKey::Forward => (Resource::Cluster, Operation::ClusterAction),
+        | ApiKey::Forward
+        | ApiKey::LookForBroker => (Resource::Cluster, Operation::ClusterAction),
     };
     Access {
         resource,

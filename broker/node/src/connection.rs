@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::Principal;
+use crate::cluster::PeerPresence;
 
 /// Which kind of listener a connection came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Connection {
     pub principal: Principal,
     /// The broker that introduced itself by PeerHello, on an internal listener.
     pub peer: Option<taffrail_core::ids::BrokerId>,
+    /// Tells the quorum when this connection of a broker ends.
+    pub(crate) presence: Option<PeerPresence>,
 }
 
 impl Connection {
@@ -37,6 +40,7 @@ impl Connection {
             host,
             principal: Principal::anonymous(),
             peer: None,
+            presence: None,
         }
     }
 }

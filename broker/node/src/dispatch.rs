@@ -184,6 +184,9 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
             answer_later(broker, context, body, cluster::handle_set_broker_endpoints)
         }
         ApiKey::Forward => answer_later(broker, context, body, cluster::handle_forward),
+        ApiKey::LookForBroker => {
+            answer_later(broker, context, body, cluster::handle_look_for_broker)
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use broker::{Broker, ask, eventually};
 use taffrail_protocol::messages::set_broker_endpoints_request::{BrokerEndpoints, Listener};
 use taffrail_protocol::messages::{
-    DescribeClusterRequest, ListPartitionReassignmentsRequest, SetBrokerEndpointsRequest,
+    DescribeClusterRequest, ListPartitionReassignmentsRequest, LookForBrokerRequest,
+    SetBrokerEndpointsRequest,
 };
 
 /// Waits until `/readyz` has this status and says this.
@@ -178,4 +179,26 @@ fn voters_find_each_other_by_name_whenever_they_start() {
         let answer = ask(broker.clients, &moves);
         assert_eq!((answer.error_code, answer.topics.len()), (0, 0));
     }
+}
+
+#[test]
+fn a_broker_that_is_looked_for_tells_who_it_is_and_answers_for_no_other() {
+    let broker = Broker::start("");
+    let look = |cluster_id: &str, asked_broker_id, broker_id| {
+        let request = LookForBrokerRequest {
+            cluster_id: cluster_id.to_owned(),
+            asked_broker_id,
+            broker_id,
+        };
+        ask(broker.internal, &request)
+    };
+    let first = look("test", 0, 0);
+    assert_eq!((first.error_code, first.sighting), (0, 0));
+    assert_ne!(first.incarnation.0, [0; 16]);
+    assert_eq!(look("test", 0, 0), first, "one life, one incarnation");
+    assert_ne!(look("test", 1, 1).error_code, 0);
+    assert_ne!(look("other", 0, 0).error_code, 0);
+    // It knows no address of broker 1.
+    let unknown = look("test", 0, 1);
+    assert_eq!((unknown.error_code, unknown.sighting), (0, 3));
 }

@@ -7,6 +7,8 @@ mod cluster;
 mod disk;
 mod env;
 mod executor;
+#[cfg(test)]
+mod failover;
 mod faults;
 mod history;
 mod invariants;

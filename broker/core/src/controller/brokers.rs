@@ -1,10 +1,10 @@
 //! Brokers come, are heard from, leave in order or go missing.
 //!
-//! | state | heartbeat, caught up | wants to be fenced | wants to shut down | session expires | new process registers |
-//! |---|---|---|---|---|---|
-//! | fenced | active | stays | stays, told to go | stays | fenced |
-//! | active | stays | fenced | shutting down | fenced | fenced |
-//! | shutting down | told to go and fenced once all others know | fenced | likewise | fenced | fenced |
+//! | state | heartbeat, caught up | wants to be fenced | wants to shut down | session expires | found gone (`suspects`) | new process registers |
+//! |---|---|---|---|---|---|---|
+//! | fenced | active | stays | stays, told to go | stays | stays | fenced |
+//! | active | stays | fenced | shutting down | fenced | fenced | fenced |
+//! | shutting down | told to go and fenced once all others know | fenced | likewise | fenced | fenced | fenced |
 //!
 //! Whoever leaves `active` leaves every ISR and leads nothing, by records of the same decision.
 
@@ -233,12 +233,14 @@ impl Controller {
         }
     }
 
-    pub(super) fn fence_expired(&self, now: Instant) -> Decision<()> {
+    pub(super) fn fence_missing(&self, now: Instant) -> Decision<()> {
         let unfenced = self.image.brokers().filter(|broker| !broker.fenced);
-        let expired = unfenced.filter(|broker| !self.has_session(broker.id, now));
-        let expired = expired.map(|broker| broker.id).collect();
+        let is_missing = |id| !self.has_session(id, now) || self.suspects.is_gone(id);
+        let missing = unfenced
+            .map(|broker| broker.id)
+            .filter(|id| is_missing(*id));
         Decision {
-            records: self.fence(&expired),
+            records: self.fence(&missing.collect()),
             reply: (),
         }
     }

@@ -16,6 +16,7 @@ mod producer_ids;
 mod reassignment;
 mod rebalance;
 mod session;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -31,6 +32,8 @@ pub use partitions::CreatePartitions;
 pub use producer_ids::ProducerIdBlock;
 pub use reassignment::{OngoingReassignment, Reassignment};
 use session::Sessions;
+use suspects::Suspects;
+pub use suspects::{Search, Sighting, Suspect};
 pub use topics::{CreateTopic, CreatedTopic, TopicSelector, is_internal_topic};
 
 use crate::metadata::{Image, Record};
@@ -98,7 +101,7 @@ impl<R> Decision<R> {
 }
 
 /// The controller of one term. Besides the image it holds only what it heard from brokers, which is not replicated: a new
-/// controller gives every broker a new session.
+/// controller gives every broker a new session, and has every active one looked for.
 #[derive(Debug)]
 pub struct Controller {
     config: ControllerConfig,
@@ -106,6 +109,7 @@ pub struct Controller {
     /// The index of the newest entry that is in `image`.
     last_index: i64,
     sessions: Sessions,
+    suspects: Suspects,
     next_rebalance: Option<Instant>,
     /// When this controller began, if the states that it took over are not what its configuration makes of them.
     takes_over: Option<Instant>,
@@ -115,8 +119,12 @@ impl Controller {
     /// Starts on the committed image, with all entries up to `last_index` applied.
     pub fn new(now: Instant, config: ControllerConfig, image: Image, last_index: i64) -> Self {
         let mut sessions = Sessions::default();
+        let mut suspects = Suspects::default();
         for broker in image.brokers() {
             sessions.start(broker.id, now);
+            if !broker.fenced {
+                suspects.suspect(now, broker.id);
+            }
             if broker.in_controlled_shutdown {
                 sessions.note_shutdown(broker.id, last_index);
             }
@@ -129,6 +137,7 @@ impl Controller {
             image,
             last_index,
             sessions,
+            suspects,
             next_rebalance,
             takes_over: None,
         };
@@ -151,7 +160,16 @@ impl Controller {
         self.image.apply_all(records);
         for record in records {
             match record {
-                Record::UnregisterBroker { broker } => self.sessions.remove(*broker),
+                Record::UnregisterBroker { broker } => {
+                    self.sessions.remove(*broker);
+                    self.suspects.forget(*broker);
+                }
+                Record::RegisterBroker { broker, .. }
+                | Record::BrokerState {
+                    broker,
+                    fenced: true,
+                    ..
+                } => self.suspects.forget(*broker),
                 Record::BrokerState {
                     broker,
                     in_controlled_shutdown: true,
@@ -173,22 +191,23 @@ impl Controller {
         self.last_index
     }
 
-    /// When `handle_timeout` has something to do: the next session to expire, the next leader rebalance, or at once, if the
-    /// controller before went by another configuration.
+    /// When `handle_timeout` or `take_searches` has something to do: the next session to expire, the next suspect to look
+    /// for or to fence, the next leader rebalance, or at once, if the controller before went by another configuration.
     pub fn next_deadline(&self) -> Option<Instant> {
         let unfenced = self.image.brokers().filter(|broker| !broker.fenced);
         let contacts = unfenced.filter_map(|broker| self.sessions.last_contact(broker.id));
         let expiry = contacts
             .min()
             .map(|contact| contact + self.config.session_timeout);
-        let deadlines = [expiry, self.next_rebalance, self.takes_over];
+        let suspects = self.suspects.next_deadline();
+        let deadlines = [expiry, suspects, self.next_rebalance, self.takes_over];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Fences brokers whose sessions expired, electing new leaders in the same decision, and rebalances leaders when that
-    /// is due. Called at `next_deadline`; does nothing before.
+    /// Fences brokers whose sessions expired or that were found gone, electing new leaders in the same decision, and
+    /// rebalances leaders when that is due. Called at `next_deadline`; does nothing before.
     pub fn handle_timeout(&mut self, now: Instant) -> Decision<()> {
-        let fencing = self.fence_expired(now);
+        let fencing = self.fence_missing(now);
         if !fencing.records.is_empty() {
             return fencing;
         }

@@ -13,6 +13,10 @@ use super::types::{
 };
 use crate::ids::BrokerId;
 
+/// Ticks between the campaigns of two voters that learned at the same time that their leader is gone. Enough for the
+/// first one's votes to be asked for, written and counted.
+const CAMPAIGN_SPREAD_TICKS: usize = 3;
+
 /// What a voter is started with. Times are in ticks; the shell decides how long a tick is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftConfig {
@@ -76,6 +80,8 @@ pub struct RaftNode {
     installing: Option<u64>,
     /// For how many ticks a follower has been waiting for a snapshot.
     snapshot_ticks: BTreeMap<u64, usize>,
+    /// Ticks until this voter asks to be elected because its leader's process is gone.
+    campaign_in: Option<usize>,
 }
 
 impl RaftNode {
@@ -116,6 +122,7 @@ impl RaftNode {
             unpersisted: VecDeque::new(),
             installing: None,
             snapshot_ticks: BTreeMap::new(),
+            campaign_in: None,
         };
         node.draw_election_timeout();
         node.settle();
@@ -130,7 +137,26 @@ impl RaftNode {
             return;
         }
         self.raw.tick();
+        self.count_down_to_campaign();
         self.give_up_on_lost_snapshots();
+        self.settle();
+    }
+
+    /// The process of the leader is known to have ended, so that there is no lease left to wait for: this voter grants
+    /// votes at once, and asks for some within a few ticks. The voters that learn it together do so one after the
+    /// other, by their ids, lest they split the votes. Does nothing unless this voter follows that leader.
+    ///
+    /// Being wrong costs an election and nothing else: terms and votes are as ever.
+    pub fn handle_leader_gone(&mut self, leader: BrokerId) {
+        if self.leader() != Some(leader) || self.raw.raft.state != StateRole::Follower {
+            return;
+        }
+        let (own, gone) = (self.raw.raft.id, convert::id_to_raft(leader));
+        let voters = self.raw.raft.prs().iter();
+        let before = voters.filter(|(id, _)| **id < own && **id != gone).count();
+        let term = self.term();
+        self.raw.raft.become_follower(term, raft::INVALID_ID);
+        self.campaign_in = Some(1 + before * CAMPAIGN_SPREAD_TICKS);
         self.settle();
     }
 
@@ -379,6 +405,22 @@ impl RaftNode {
                 ))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn count_down_to_campaign(&mut self) {
+        let Some(ticks) = self.campaign_in.take() else {
+            return;
+        };
+        if self.raw.raft.state != StateRole::Follower || self.leader().is_some() {
+            // An election is under way, or over.
+            return;
+        }
+        if ticks > 1 {
+            self.campaign_in = Some(ticks - 1);
+        } else {
+            // The only errors of a step are about proposals and unknown peers.
+            let _ = self.raw.campaign();
         }
     }
 

@@ -10,12 +10,14 @@ mod impaired;
 mod metadata_log;
 mod observer;
 mod peer;
+mod presence;
 mod private;
 mod producer_ids;
 mod published;
 mod quorum;
 mod records;
 mod registration;
+mod search;
 mod start;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ use crate::dispatch::RequestContext;
 use crate::env::Env;
 use controller_channel::ControllerChannel;
 use history::History;
+use presence::VoterProcesses;
 use producer_ids::ProducerIds;
 use published::Published;
 use quorum::{Event, Quorum};
@@ -49,16 +52,21 @@ pub(crate) use forward::handle_forward;
 pub(crate) use metadata_log::{describe_metadata_file, metadata_file_index};
 pub(crate) use observer::handle_fetch_metadata;
 pub(crate) use peer::{PeerConnection, PeerError, handle_hello};
+pub(crate) use presence::PeerPresence;
 pub(crate) use private::{
     handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat,
     handle_raft_messages, handle_register_broker, handle_set_broker_endpoints,
 };
 pub(crate) use quorum::{NotController, QuorumProgress};
+pub(crate) use search::handle_look_for_broker;
 
 /// How long the answer to a proposed ISR is waited for before the proposer is told that there is none.
 const ALTER_PARTITIONS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a broker that wants to stop waits for a controller to appear. An election takes about a second.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a broker that wants to stop waits for another voter to take over the quorum's lead: a few round trips, or an
+/// election if that fails.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an internal topic may take to be created; who needs it asks again.
 const CREATE_INTERNAL_TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -79,6 +87,7 @@ pub(crate) struct Cluster<E: Env> {
     /// The active controller, as far as known.
     leader: watch::Sender<Option<BrokerId>>,
     quorum: Quorum,
+    voter_processes: VoterProcesses,
     history: History,
     registration: Registration,
     producer_ids: ProducerIds,
@@ -112,6 +121,7 @@ impl<E: Env> Cluster<E> {
             published: Published::default(),
             leader: watch::Sender::new(None),
             quorum: Quorum::default(),
+            voter_processes: VoterProcesses::default(),
             history: History::default(),
             registration: Registration::default(),
             producer_ids: ProducerIds::default(),
@@ -356,18 +366,36 @@ impl<E: Env> Cluster<E> {
         let let_go = tokio::select! {
             biased;
             let_go = self.registration.shut_down(&broker.env, deadline) => let_go,
-            () = self.leaderless(&broker.env) => false,
+            () = self.leaderless(&broker.env) => {
+                tracing::warn!(
+                    broker = %self.id,
+                    "stops without handing over: the metadata quorum has no leader to ask"
+                );
+                false
+            }
         };
         if self.controller_id() == Some(self.id) && self.voters.len() > 1 {
-            self.quorum.tell(Event::HandOver);
-            let mut leader = self.leader.subscribe();
-            tokio::select! {
-                biased;
-                _ = leader.wait_for(|leader| leader.is_some_and(|leader| leader != self.id)) => {}
-                () = broker.env.sleep_until(deadline) => {}
-            }
+            self.hand_over_quorum(&broker.env, deadline).await;
         }
         let_go
+    }
+
+    /// Has another voter lead the quorum. With the others gone there is nobody to take over: that shows when the lead is
+    /// lost, or in that nothing happens.
+    async fn hand_over_quorum(&self, env: &E, deadline: Instant) {
+        self.quorum.tell(Event::HandOver);
+        let deadline = deadline.min(env.now() + HAND_OVER_PATIENCE);
+        let mut leader = self.leader.subscribe();
+        tokio::select! {
+            biased;
+            _ = leader.wait_for(|leader| leader.is_some_and(|leader| leader != self.id)) => {}
+            () = self.leaderless(env) => {
+                tracing::warn!(broker = %self.id, "no other voter took over the lead of the metadata quorum");
+            }
+            () = env.sleep_until(deadline) => {
+                tracing::warn!(broker = %self.id, "no other voter took over the lead of the metadata quorum in time");
+            }
+        }
     }
 
     /// Waits until no controller has been known for a while: the last brokers of a cluster that stops as a whole have

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use taffrail_core::ids::BrokerId;
+use taffrail_core::ids::{BrokerId, Incarnation};
 use taffrail_core::time::Instant;
 use taffrail_protocol::frame::{decode_response, encode_request};
 use taffrail_protocol::header::parse_response_header;
@@ -138,7 +138,7 @@ pub(super) async fn open<E: Env>(
     Err(failure)
 }
 
-fn addresses<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Vec<(String, u16)> {
+pub(super) fn addresses<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Vec<(String, u16)> {
     let image = broker.cluster.image();
     let registered = image.listener(id, &broker.config.inter_broker_listener_name);
     let registered = registered.map(|listener| (listener.host.clone(), listener.port));
@@ -152,6 +152,32 @@ fn addresses<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Vec<(String, u16)
     addresses
 }
 
+/// Connects to an address of a broker, without asking who is there.
+pub(super) async fn connect<E: Env>(
+    broker: &Arc<Broker<E>>,
+    id: BrokerId,
+    host: &str,
+    port: u16,
+    deadline: Instant,
+) -> Result<PeerConnection<E>, PeerError> {
+    let connected = tokio::select! {
+        biased;
+        connected = broker.env.connect(host, port) => connected,
+        () = broker.env.sleep_until(deadline) => Err(std::io::ErrorKind::TimedOut.into()),
+    };
+    let peer = connected.map_err(|source| PeerError::Connect {
+        broker: id,
+        address: format!("{host}:{port}"),
+        source,
+    })?;
+    Ok(PeerConnection {
+        broker: id,
+        client_id: format!("broker-{}", broker.id),
+        correlation_id: AtomicI32::new(0),
+        peer,
+    })
+}
+
 async fn open_at<E: Env>(
     broker: &Arc<Broker<E>>,
     id: BrokerId,
@@ -160,22 +186,7 @@ async fn open_at<E: Env>(
 ) -> Result<PeerConnection<E>, PeerError> {
     let address = format!("{host}:{port}");
     let deadline = broker.env.now() + CONNECT_TIMEOUT;
-    let connected = tokio::select! {
-        biased;
-        connected = broker.env.connect(host, port) => connected,
-        () = broker.env.sleep_until(deadline) => Err(std::io::ErrorKind::TimedOut.into()),
-    };
-    let peer = connected.map_err(|source| PeerError::Connect {
-        broker: id,
-        address: address.clone(),
-        source,
-    })?;
-    let connection = PeerConnection {
-        broker: id,
-        client_id: format!("broker-{}", broker.id),
-        correlation_id: AtomicI32::new(0),
-        peer,
-    };
+    let connection = connect(broker, id, host, port, deadline).await?;
     let hello = PeerHelloRequest {
         cluster_id: broker.cluster.cluster_id().unwrap_or_default(),
         broker_id: broker.id.0,
@@ -218,7 +229,7 @@ fn mismatch<E: Env>(
 }
 
 /// Whether a cluster id is another one than ours. A broker that does not know its cluster yet sends an empty one.
-fn foreign_cluster<E: Env>(broker: &Broker<E>, cluster_id: &str) -> Option<String> {
+pub(super) fn foreign_cluster<E: Env>(broker: &Broker<E>, cluster_id: &str) -> Option<String> {
     let ours = broker.cluster.cluster_id()?;
     (!cluster_id.is_empty() && cluster_id != ours)
         .then(|| format!("it is of cluster {cluster_id}, not {ours}"))
@@ -260,7 +271,10 @@ pub(crate) fn handle_hello<E: Env>(
             (code.code(), Some(message))
         }
         None => {
-            connection.peer = Some(BrokerId(request.broker_id));
+            let peer = BrokerId(request.broker_id);
+            let incarnation = Incarnation(request.incarnation.0);
+            connection.peer = Some(peer);
+            connection.presence = broker.cluster.note_presence(peer, incarnation);
             (ErrorCode::None.code(), None)
         }
     };

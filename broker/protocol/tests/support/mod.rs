@@ -294,7 +294,8 @@ all_codecs! {
     FindCoordinatorResponse ForwardRequest ForwardResponse HeartbeatRequest HeartbeatResponse
     IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse InitProducerIdRequest InitProducerIdResponse
     JoinGroupRequest JoinGroupResponse LeaveGroupRequest LeaveGroupResponse ListOffsetsRequest ListOffsetsResponse
-    ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse MetadataRequest MetadataResponse
+    ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse LookForBrokerRequest LookForBrokerResponse
+    MetadataRequest MetadataResponse
     OffsetCommitRequest OffsetCommitResponse OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest
     OffsetForLeaderEpochResponse PeerHelloRequest PeerHelloResponse ProduceRequest ProduceResponse
     RaftMessagesRequest RaftMessagesResponse RegisterBrokerRequest RegisterBrokerResponse SetBrokerEndpointsRequest

@@ -8,4 +8,5 @@ mod elections;
 mod impaired;
 mod reassignment;
 mod replay;
+mod suspects;
 mod topics;

@@ -353,3 +353,65 @@ fn messages_that_no_peer_sends_are_refused() {
         RaftError::Malformed("only Append carries entries"),
     );
 }
+
+#[test]
+fn followers_that_know_their_leader_is_gone_elect_another_within_a_few_ticks() {
+    for seed in 0..50 {
+        let (mut quorum, old) = with_leader(3, seed);
+        quorum.propose(old, "a").unwrap();
+        quorum.settle();
+        quorum.crash(old);
+        let others: Vec<BrokerId> = quorum.ids().into_iter().filter(|id| *id != old).collect();
+        for id in &others {
+            quorum.node(*id).handle_leader_gone(old);
+        }
+        quorum.run(2);
+        assert_eq!(quorum.leader(), Some(others[0]), "seed {seed}");
+        assert_eq!(quorum.state(others[1]), ["a"]);
+        quorum.check_nothing_lost();
+    }
+}
+
+#[test]
+fn a_gone_leader_is_replaced_also_where_the_first_in_line_does_not_know_or_lacks_entries() {
+    for seed in 0..50 {
+        let (mut quorum, old) = with_leader(3, seed);
+        let others: Vec<BrokerId> = quorum.ids().into_iter().filter(|id| *id != old).collect();
+        let behind = seed % 2 == 0;
+        if behind {
+            quorum.cut_off(others[0]);
+        }
+        quorum.propose(old, "a").unwrap();
+        quorum.settle();
+        quorum.crash(old);
+        quorum.heal();
+        if behind {
+            quorum.node(others[0]).handle_leader_gone(old);
+        }
+        quorum.node(others[1]).handle_leader_gone(old);
+        // The one that does not know keeps its lease for 10 ticks after the leader's last heartbeat.
+        quorum.run(if behind { 8 } else { 40 });
+        assert!(
+            quorum.leader().is_some_and(|leader| leader != old),
+            "seed {seed}"
+        );
+        quorum.check_nothing_lost();
+    }
+}
+
+#[test]
+fn a_leader_that_is_wrongly_held_for_gone_stays() {
+    let (mut quorum, leader) = with_leader(3, 5);
+    let term = quorum.node(leader).term();
+    let follower = quorum.ids().into_iter().find(|id| *id != leader).unwrap();
+    quorum.node(follower).handle_leader_gone(leader);
+    assert_eq!(quorum.node(follower).leader(), None);
+    quorum.node(leader).handle_leader_gone(leader);
+    quorum.run(40);
+    assert_eq!(quorum.leader(), Some(leader));
+    assert_eq!(
+        quorum.node(leader).term(),
+        term,
+        "the others kept their lease"
+    );
+}

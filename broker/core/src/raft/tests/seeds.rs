@@ -53,7 +53,15 @@ fn run(size: i32, seed: u64) {
                 }
             }
             980..985 => quorum.cut_off(id),
-            985..995 => quorum.heal(),
+            985..993 => quorum.heal(),
+            993..995 => {
+                // True or not: it must do no harm.
+                if let Some(leader) = quorum.leader()
+                    && quorum.is_up(id)
+                {
+                    quorum.node(id).handle_leader_gone(leader);
+                }
+            }
             _ => {
                 if let Some(leader) = quorum.leader() {
                     quorum.node(leader).transfer_leader(id);

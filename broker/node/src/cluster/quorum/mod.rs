@@ -8,8 +8,8 @@ pub(super) mod wire;
 
 use std::sync::OnceLock;
 
-use taffrail_core::controller::{Controller, Decision};
-use taffrail_core::ids::BrokerId;
+use taffrail_core::controller::{Controller, Decision, Sighting, Suspect};
+use taffrail_core::ids::{BrokerId, Incarnation};
 use taffrail_core::metadata::Record;
 use taffrail_core::raft::{Message, VoterProgress};
 use taffrail_core::time::Instant;
@@ -39,6 +39,21 @@ pub(super) enum Event {
     Describe(oneshot::Sender<QuorumProgress>),
     /// This broker stops: another voter should lead.
     HandOver,
+    /// A connection of another broker to this one has ended.
+    ConnectionLost {
+        peer: BrokerId,
+        incarnation: Incarnation,
+    },
+    /// What this broker met when it looked for a suspect.
+    Looked(Suspect, Sighting),
+    /// What the other voters met when they looked for it.
+    Confirmed(Suspect, Vec<Sighting>),
+    /// Whether the process that led in a term was found gone.
+    LookedForLeader {
+        leader: BrokerId,
+        term: u64,
+        gone: bool,
+    },
 }
 
 /// Has the controller decide something. Dropped undone if this broker does not lead.
@@ -82,6 +97,18 @@ impl Quorum {
         self.events
             .get()
             .is_some_and(|events| events.try_send(event).is_ok())
+    }
+
+    /// The way to the task, for whoever tells it of something later; none while it is closed.
+    pub(super) fn sender(&self) -> Option<mpsc::Sender<Event>> {
+        self.events.get().cloned()
+    }
+
+    /// Hands over an event, waiting for room. Nobody is left to be told once the task has ended.
+    pub(super) async fn report(&self, event: Event) {
+        if let Some(events) = self.events.get() {
+            let _ = events.send(event).await;
+        }
     }
 
     /// Has the controller decide, and waits until the decision is committed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::controller::{Controller, ControllerConfig};
-use taffrail_core::ids::{BrokerId, TopicId};
+use taffrail_core::ids::{BrokerId, Incarnation, TopicId};
 use taffrail_core::metadata::{Image, Record};
 use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Role, Snapshot};
 use taffrail_core::time::Instant;
@@ -18,7 +18,7 @@ use super::pending::PendingReplies;
 use super::{Decide, Decided, Event, QuorumProgress};
 use crate::broker::Broker;
 use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
-use crate::cluster::records;
+use crate::cluster::{records, search};
 use crate::env::{Env, random_id};
 
 /// Events taken in one turn before anything is written.
@@ -43,6 +43,15 @@ pub(in crate::cluster) struct Task<E: Env> {
     applied: u64,
     leadership: Option<Leadership>,
     config: ControllerConfig,
+    /// A decision could not be proposed: the next tick is soon enough for another try.
+    stalled: bool,
+    leader_look: Option<LeaderLook>,
+}
+
+/// A look for the leader is under way.
+struct LeaderLook {
+    /// Another connection of it was lost meanwhile.
+    again: Option<(BrokerId, Incarnation)>,
 }
 
 /// What exists only while this voter leads.
@@ -94,6 +103,8 @@ impl<E: Env> Task<E> {
             applied: parts.applied,
             leadership: None,
             config: parts.config,
+            stalled: false,
+            leader_look: None,
         }
     }
 
@@ -151,6 +162,7 @@ impl<E: Env> Task<E> {
             .leadership
             .as_ref()
             .and_then(|leadership| leadership.controller.next_deadline());
+        let controller = controller.filter(|_| !self.stalled);
         controller.map_or(self.next_tick, |deadline| deadline.min(self.next_tick))
     }
 
@@ -175,8 +187,56 @@ impl<E: Env> Task<E> {
                 }
             }
             Event::HandOver => self.hand_over(),
+            Event::ConnectionLost { peer, incarnation } => self.lose_connection(peer, incarnation),
+            Event::Looked(suspect, sighting) => {
+                if let Some(leadership) = &mut self.leadership {
+                    let now = self.broker.env.now();
+                    leadership.controller.handle_look(now, &suspect, sighting);
+                }
+            }
+            Event::Confirmed(suspect, sightings) => {
+                if let Some(leadership) = &mut self.leadership {
+                    let now = self.broker.env.now();
+                    let controller = &mut leadership.controller;
+                    controller.handle_confirmation(now, &suspect, &sightings);
+                }
+            }
+            Event::LookedForLeader { leader, term, gone } => {
+                if gone && self.raft.term() == term {
+                    tracing::info!(%leader, term, "the leader of the metadata quorum is gone");
+                    self.raft.handle_leader_gone(leader);
+                }
+                let again = self.leader_look.take().and_then(|look| look.again);
+                if let Some((peer, incarnation)) = again {
+                    self.lose_connection(peer, incarnation);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// A leader has the controller find out about the broker, whoever it is; a follower cares for its leader.
+    fn lose_connection(&mut self, peer: BrokerId, incarnation: Incarnation) {
+        if self.broker.is_stopping() {
+            return;
+        }
+        if let Some(leadership) = &mut self.leadership {
+            let now = self.broker.env.now();
+            let controller = &mut leadership.controller;
+            controller.handle_connection_lost(now, peer, incarnation);
+            return;
+        }
+        let processes = &self.broker.cluster.voter_processes;
+        if self.raft.leader() != Some(peer) || !processes.is_newest(peer, incarnation) {
+            return;
+        }
+        match &mut self.leader_look {
+            Some(look) => look.again = Some((peer, incarnation)),
+            None => {
+                self.leader_look = Some(LeaderLook { again: None });
+                search::start_for_leader(&self.broker, peer, incarnation, self.raft.term());
+            }
+        }
     }
 
     fn handle_message(&mut self, message: Message) -> Result<(), String> {
@@ -198,6 +258,7 @@ impl<E: Env> Task<E> {
     fn handle_time(&mut self) {
         let now = self.broker.env.now();
         if now >= self.next_tick {
+            self.stalled = false;
             self.raft.handle_tick();
             let following = self.next_tick + self.tick;
             self.next_tick = if following > now {
@@ -215,11 +276,17 @@ impl<E: Env> Task<E> {
         if self.leadership.as_ref().is_some_and(due) {
             self.decide(Box::new(|controller, now| {
                 let decision = controller.handle_timeout(now);
+                log_fenced(&decision.records);
                 Decided {
                     records: decision.records,
                     release: Box::new(|| {}),
                 }
             }));
+        }
+        if let Some(leadership) = &mut self.leadership {
+            for search in leadership.controller.take_searches(now) {
+                search::start(&self.broker, search);
+            }
         }
     }
 
@@ -239,6 +306,7 @@ impl<E: Env> Task<E> {
                 Err(reason) => {
                     // Nothing was appended or applied; whoever asked tries again.
                     tracing::warn!(%reason, "a decision of the controller was not proposed");
+                    self.stalled = true;
                     return;
                 }
             }
@@ -460,6 +528,22 @@ impl<E: Env> Task<E> {
         );
         let snapshot = Arc::new(snapshot);
         self.write(move |log| log.compact(&snapshot)).await
+    }
+}
+
+/// What time alone leads to: brokers that were not heard from, or were found gone.
+fn log_fenced(records: &[Record]) {
+    let partitions = |record: &&Record| matches!(record, Record::Partition { .. });
+    let moved = records.iter().filter(partitions).count();
+    for record in records {
+        if let Record::BrokerState {
+            broker,
+            fenced: true,
+            ..
+        } = record
+        {
+            tracing::warn!(%broker, partitions = moved, "fences a broker that is gone or was not heard from");
+        }
     }
 }
 

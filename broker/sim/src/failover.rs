@@ -1,0 +1,193 @@
+//! How soon a cluster finds out who is gone, on the simulated network, and what it does not take for gone.
+
+use std::time::Duration;
+
+use taffrail_core::config::ConfigMap;
+
+use crate::cluster::{Cluster, Ending};
+use crate::random::Random;
+
+const SEEDS: u64 = 12;
+const STEP: Duration = Duration::from_millis(10);
+const FORMS_WITHIN: Duration = Duration::from_secs(60);
+
+struct Scene {
+    seed: u64,
+    cluster: Cluster,
+}
+
+impl Scene {
+    /// A cluster all of whose brokers are active.
+    fn new(seed: u64, brokers: u32) -> Scene {
+        let cluster = Cluster::new(brokers, &ConfigMap::new(), Random::new(seed));
+        let mut scene = Scene { seed, cluster };
+        for broker in 0..scene.cluster.size() {
+            scene.cluster.start(broker);
+        }
+        scene.wait("the cluster forms", FORMS_WITHIN, |scene| {
+            let mut brokers = 0..scene.cluster.size();
+            brokers.all(|broker| scene.cluster.not_ready(broker).is_none())
+        });
+        // Heartbeats and the first ISR changes settle.
+        scene.pass(Duration::from_secs(2));
+        scene
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let executor = &self.cluster.executor;
+        executor.run_until(executor.now() + time, || false);
+    }
+
+    fn wait(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Scene) -> bool) -> Duration {
+        let start = self.cluster.executor.now();
+        while !is_so(self) {
+            let waited = self.cluster.executor.now() - start;
+            assert!(
+                waited < limit,
+                "seed {}: {what} within {limit:?}",
+                self.seed
+            );
+            self.pass(STEP);
+        }
+        self.cluster.executor.now() - start
+    }
+
+    fn controller(&self) -> usize {
+        let mut states = (0..self.cluster.size()).filter_map(|id| self.cluster.state(id));
+        let known = states.find_map(|state| state.controller_id);
+        known.expect("a controller is known") as usize
+    }
+
+    fn other_than(&self, not: usize) -> usize {
+        (0..self.cluster.size()).find(|id| *id != not).unwrap()
+    }
+
+    /// Whether the metadata of every other broker that runs has `broker` fenced.
+    fn is_fenced(&self, broker: usize) -> bool {
+        let others = (0..self.cluster.size()).filter(|id| *id != broker);
+        let mut states = others.filter_map(|id| self.cluster.state(id));
+        states.all(|state| {
+            let entry = state.brokers.iter().find(|entry| entry.id == broker as i32);
+            entry.is_some_and(|entry| entry.fenced)
+        })
+    }
+
+    /// What an election of any kind would change.
+    fn standing(&self) -> Vec<(Option<i32>, i64, Vec<bool>)> {
+        let states = (0..self.cluster.size()).filter_map(|id| self.cluster.state(id));
+        let standing = states.map(|state| {
+            let fenced = state.brokers.iter().map(|broker| broker.fenced).collect();
+            (state.controller_id, state.metadata_index, fenced)
+        });
+        standing.collect()
+    }
+
+    fn reset_all(&self) {
+        for one in 0..self.cluster.size() {
+            for other in 0..one {
+                let (one, other) = (self.cluster.machine(one), self.cluster.machine(other));
+                self.cluster.network.reset(one, other);
+            }
+        }
+    }
+
+    fn cut_off(&self, broker: usize, from: usize) {
+        let (one, other) = (self.cluster.machine(broker), self.cluster.machine(from));
+        self.cluster.network.cut(one, other);
+        self.cluster.network.cut(other, one);
+    }
+}
+
+#[test]
+fn ten_resets_a_second_of_healthy_connections_cause_no_election() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let before = scene.standing();
+        for _ in 0..100 {
+            scene.reset_all();
+            scene.pass(Duration::from_millis(100));
+        }
+        scene.pass(Duration::from_secs(4));
+        assert_eq!(scene.standing(), before, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_killed_broker_is_fenced_at_once() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.other_than(scene.controller());
+        scene.cluster.end(victim, Ending::Kill);
+        scene.wait("the fence", Duration::from_millis(500), |scene| {
+            scene.is_fenced(victim)
+        });
+    }
+}
+
+#[test]
+fn a_killed_controller_is_fenced_by_the_next_one_within_an_election() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.controller();
+        scene.cluster.end(victim, Ending::Kill);
+        scene.wait("the fence", Duration::from_millis(1500), |scene| {
+            scene.is_fenced(victim)
+        });
+    }
+}
+
+#[test]
+fn a_broker_that_dies_with_the_controller_is_found_by_the_next_one() {
+    for seed in 0..SEEDS / 3 {
+        let mut scene = Scene::new(seed, 5);
+        let controller = scene.controller();
+        let victim = scene.other_than(controller);
+        scene.cluster.end(controller, Ending::Kill);
+        scene.cluster.end(victim, Ending::Kill);
+        scene.wait("both fences", Duration::from_millis(2500), |scene| {
+            scene.is_fenced(victim) && scene.is_fenced(controller)
+        });
+    }
+}
+
+#[test]
+fn a_broker_that_is_cut_off_is_fenced_when_its_session_expires() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.other_than(scene.controller());
+        for other in (0..3).filter(|id| *id != victim) {
+            scene.cut_off(victim, other);
+        }
+        let limit = Duration::from_millis(3500);
+        let took = scene.wait("the fence", limit, |scene| scene.is_fenced(victim));
+        assert!(took > Duration::from_secs(2), "seed {seed}: {took:?}");
+    }
+}
+
+#[test]
+fn silence_behind_a_closed_connection_fences_only_where_another_voter_confirms_it() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.other_than(scene.controller());
+        scene.reset_all();
+        scene.pass(Duration::ZERO);
+        for other in (0..3).filter(|id| *id != victim) {
+            scene.cut_off(victim, other);
+        }
+        scene.wait("the fence", Duration::from_millis(2000), |scene| {
+            scene.is_fenced(victim)
+        });
+
+        let mut scene = Scene::new(seed, 3);
+        let controller = scene.controller();
+        let victim = scene.other_than(controller);
+        scene.reset_all();
+        scene.pass(Duration::ZERO);
+        scene.cut_off(victim, controller);
+        scene.pass(Duration::from_millis(2000));
+        assert!(
+            !scene.is_fenced(victim),
+            "seed {seed}: the third one sees it"
+        );
+    }
+}
