@@ -18,10 +18,10 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: chaos-build help quickstart build image client-image test check fix bench chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
+.PHONY: chaos-build help quickstart build image client-image test check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
 
 help: ## List the targets
-	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 quickstart: build ## Start three brokers and two topics on this machine; Ctrl-C stops them
 	"$${CARGO_TARGET_DIR:-target}/release/taffrail-operator" local -f examples/quickstart.yaml
@@ -76,6 +76,10 @@ chaos: chaos-build ## Torment a cluster and judge it: DURATION=30m, COUNT, SEED,
 power-loss: chaos-build ## 50 power losses of all brokers with taffrail.flush=ack, and 50 of single ones with the default (root)
 	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss-all
 	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss
+
+bench-failover: tools build ## Measure how long a producer waits while a broker goes away, beside Apache Kafka; PEERS=none, REPS=1 and EVENTS=text shorten it
+	cargo build --release --locked -p taffrail-e2e
+	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench" failover
 
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh

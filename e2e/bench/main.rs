@@ -1,9 +1,11 @@
-//! `make bench`: Taffrail beside the machine's limit and beside Apache Kafka, in one run, with one client.
+//! `make bench`: Taffrail beside the machine's limit and beside Apache Kafka, in one run, with one client. `make
+//! bench-failover` is `taffrail-bench failover`, see there.
 //!
 //! Rows are measured in rounds, each round going once over all peers, so that what the machine does meanwhile falls on all alike;
 //! a cell is the median of its rounds. The table goes to the terminal and to `e2e/bench/RESULTS.md`.
 
 mod cell;
+mod failover;
 mod machine;
 mod peer;
 mod row;
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use taffrail_e2e::tools::repository;
 
 use crate::cell::Cell;
@@ -43,6 +45,15 @@ pub(crate) struct Arguments {
     /// Leave Taffrail out, to look at the peers alone
     #[arg(long)]
     without_taffrail: bool,
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+/// What else can be measured.
+#[derive(Clone, Debug, Subcommand)]
+enum Other {
+    /// How long a producer waits while a broker goes away; writes e2e/bench/FAILOVER.md.
+    Failover(failover::Arguments),
 }
 
 /// All cells of a run: per row and peer, one for each round.
@@ -50,6 +61,9 @@ pub(crate) type Results = BTreeMap<(&'static str, PeerKind), Vec<Cell>>;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(Other::Failover(failover)) = &arguments.other {
+        return failover::run(failover);
+    }
     let rows: Vec<Row> = row::all(arguments.scale)
         .into_iter()
         .filter(|row| row.name.contains(&arguments.rows))

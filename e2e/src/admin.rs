@@ -150,13 +150,25 @@ impl Admin {
         replicas: &[i32],
         config: &[(&str, &str)],
     ) -> Result<()> {
-        let assignment: &[&[i32]] = &[replicas];
-        let mut new = NewTopic::new(topic, 1, TopicReplication::Variable(assignment));
+        self.create_all_assigned(topic, 1, replicas, config)
+    }
+
+    /// Creates a topic whose partitions all have these replicas, the first one leading.
+    pub fn create_all_assigned(
+        &self,
+        topic: &str,
+        partitions: usize,
+        replicas: &[i32],
+        config: &[(&str, &str)],
+    ) -> Result<()> {
+        let assignment = vec![replicas; partitions];
+        let replication = TopicReplication::Variable(&assignment);
+        let mut new = NewTopic::new(topic, i32::try_from(partitions)?, replication);
         for (name, value) in config {
             new = new.set(name, value);
         }
         self.create(topic, &new)?;
-        self.wait_in_sync(topic, 1, replicas.len(), LEADER_LIMIT)
+        self.wait_in_sync(topic, partitions, replicas.len(), LEADER_LIMIT)
     }
 
     /// Deletes a topic.

@@ -1,0 +1,113 @@
+//! `make bench-failover`: how long a steady acks=all producer waits while a broker goes away, and whether anything that
+//! was acknowledged is lost. Taffrail and Apache Kafka one after the other, three brokers each, the same client.
+//!
+//! The figure of a repetition is the longest time between two acknowledgements around the event. A paused broker closes no
+//! connection, so that a client that talks to it waits for a timeout of its own: there the figure is the time from the
+//! pause to the first record that a client which asks anew gets acknowledged.
+
+mod account;
+mod event;
+mod quorum;
+mod report;
+mod round;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::tools::repository;
+
+use event::Event;
+use round::Outcome;
+
+/// Kills, stops and pauses brokers under a producer, and writes e2e/bench/FAILOVER.md.
+#[derive(Clone, Debug, Parser)]
+pub(crate) struct Arguments {
+    /// Repetitions of the events with a killed leader, on Taffrail
+    #[arg(long, env = "REPS", default_value_t = 20)]
+    pub(crate) reps: usize,
+    /// Repetitions of the other events, on Taffrail
+    #[arg(long, env = "OTHER_REPS", default_value_t = 5)]
+    pub(crate) other_reps: usize,
+    /// Repetitions of each event on Apache Kafka
+    #[arg(long, env = "KAFKA_REPS", default_value_t = 3)]
+    pub(crate) kafka_reps: usize,
+    /// `kafka`, or `none`: then Kafka's cells read "not measured"
+    #[arg(long, env = "PEERS", default_value = "kafka")]
+    pub(crate) peers: String,
+    /// Only events whose name contains this; FAILOVER.md is not written then
+    #[arg(long, env = "EVENTS", default_value = "")]
+    pub(crate) events: String,
+}
+
+/// All outcomes of a run.
+pub(crate) type Outcomes = BTreeMap<(Event, &'static str), Vec<Outcome>>;
+
+/// Runs everything that `arguments` name.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let events: Vec<Event> = Event::ALL
+        .into_iter()
+        .filter(|event| event.to_string().contains(&arguments.events))
+        .collect();
+    if events.is_empty() {
+        bail!("no event's name contains {:?}", arguments.events);
+    }
+    let mut outcomes = Outcomes::new();
+    measure(arguments, BrokerKind::Taffrail, &events, &mut outcomes)?;
+    match arguments.peers.as_str() {
+        "kafka" => measure(arguments, BrokerKind::Kafka, &events, &mut outcomes)
+            .context("Apache Kafka; PEERS=none leaves it out")?,
+        "none" => {}
+        other => bail!("PEERS is kafka or none, not {other}"),
+    }
+    let report = report::report(arguments, &events, &outcomes)?;
+    print!("{report}");
+    if arguments.events.is_empty() {
+        let path = repository().join("e2e/bench/FAILOVER.md");
+        fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("bench: written to e2e/bench/FAILOVER.md");
+    }
+    let damage: u64 = outcomes
+        .iter()
+        .filter(|((_, peer), _)| *peer == report::TAFFRAIL)
+        .flat_map(|(_, outcomes)| outcomes)
+        .map(|outcome| outcome.lost)
+        .sum();
+    if damage > 0 {
+        bail!("Taffrail lost {damage} acknowledged records");
+    }
+    Ok(())
+}
+
+fn measure(
+    arguments: &Arguments,
+    kind: BrokerKind,
+    events: &[Event],
+    outcomes: &mut Outcomes,
+) -> Result<()> {
+    let peer = report::name(kind);
+    eprintln!("bench: starting {peer}");
+    let mut cluster = Cluster::start(ClusterSpec {
+        kind,
+        brokers: 3,
+        config: Vec::new(),
+        folder: None,
+    })?;
+    for event in events {
+        let reps = match kind {
+            BrokerKind::Kafka => arguments.kafka_reps,
+            BrokerKind::Taffrail if event.is_killed_leader() => arguments.reps,
+            BrokerKind::Taffrail => arguments.other_reps,
+        };
+        for rep in 0..reps {
+            let outcome = round::run(&mut cluster, *event, rep)
+                .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1))?;
+            eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
+            outcomes.entry((*event, peer)).or_default().push(outcome);
+        }
+    }
+    cluster.finish();
+    Ok(())
+}
