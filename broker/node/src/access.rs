@@ -104,7 +104,8 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::AllocateProducerIds
         | ApiKey::SetBrokerEndpoints
         | ApiKey::Forward
-        | ApiKey::LookForBroker => (Resource::Cluster, Operation::ClusterAction),
+        | ApiKey::LookForBroker
+        | ApiKey::VoterState => (Resource::Cluster, Operation::ClusterAction),
     };
     Access {
         resource,

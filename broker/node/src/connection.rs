@@ -27,6 +27,8 @@ pub struct Connection {
     pub principal: Principal,
     /// The broker that introduced itself by PeerHello, on an internal listener.
     pub peer: Option<taffrail_core::ids::BrokerId>,
+    /// The process of that broker.
+    pub(crate) peer_incarnation: Option<taffrail_core::ids::Incarnation>,
     /// Tells the quorum when this connection of a broker ends.
     pub(crate) presence: Option<PeerPresence>,
 }
@@ -40,6 +42,7 @@ impl Connection {
             host,
             principal: Principal::anonymous(),
             peer: None,
+            peer_incarnation: None,
             presence: None,
         }
     }

@@ -30,6 +30,8 @@ pub(crate) struct RequestContext {
     pub(crate) host: Arc<str>,
     pub(crate) principal: Principal,
     pub(crate) peer: Option<taffrail_core::ids::BrokerId>,
+    /// The process of that broker.
+    pub(crate) peer_incarnation: Option<taffrail_core::ids::Incarnation>,
 }
 
 impl RequestContext {
@@ -45,6 +47,7 @@ impl RequestContext {
             host: Arc::from("localhost"),
             principal: Principal::anonymous(),
             peer: None,
+            peer_incarnation: None,
         }
     }
 }
@@ -87,6 +90,7 @@ pub(crate) fn handle<E: Env>(
         host: Arc::clone(&connection.host),
         principal: connection.principal.clone(),
         peer: connection.peer,
+        peer_incarnation: connection.peer_incarnation,
     };
     if api == ApiKey::ApiVersions {
         return api::api_versions::handle(broker, &context, &frame[body..]);
@@ -184,6 +188,7 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
             answer_later(broker, context, body, cluster::handle_set_broker_endpoints)
         }
         ApiKey::Forward => answer_later(broker, context, body, cluster::handle_forward),
+        ApiKey::VoterState => answer_later(broker, context, body, cluster::handle_voter_state),
         ApiKey::LookForBroker => {
             answer_later(broker, context, body, cluster::handle_look_for_broker)
         }

@@ -90,8 +90,8 @@ fn metadata_log(folder: &Path, event: &mut dyn FnMut(Event)) {
         event(Event::Problem {
             path: folder.to_owned(),
             what: reason,
-            advice: "the broker does not start with it; do not delete the folder: a voter that forgets can lose metadata. \
-                     Where other voters are left, give this broker empty log directories under a new node.id",
+            advice: "the broker does not start with it. While all other voters run, move the folder away and start the broker: \
+                     its log is then restored from theirs. Never do that to two voters at a time",
         });
     }
 }
@@ -172,7 +172,7 @@ mod tests {
             "its checksum does not match",
             "what to do: the broker drops",
             "it holds no metadata log",
-            "do not delete the folder",
+            "move the folder away",
         ] {
             assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }

@@ -156,8 +156,8 @@ fn voters_find_each_other_by_name_whenever_they_start() {
         Broker::start_with(Arc::new(tempfile::tempdir().unwrap()), &environment, &extra)
     };
     let mut first = start(0);
-    // It tries the others' addresses in vain before they are there.
-    first.wait_for_line("voter is not reachable");
+    // It asks the others in vain before they are there, and votes on nothing until it has heard from both.
+    first.wait_for_line("does not answer");
     // Without a controller nobody knows what moves, which is not the same as that nothing does.
     let moves = ListPartitionReassignmentsRequest {
         timeout_ms: 500,

@@ -1,10 +1,12 @@
 //! How soon a cluster finds out who is gone, on the simulated network, and what it does not take for gone.
 
+use std::path::Path;
 use std::time::Duration;
 
 use taffrail_core::config::ConfigMap;
+use taffrail_log::Disk;
 
-use crate::cluster::{Cluster, Ending};
+use crate::cluster::{Cluster, Ending, LOG_DIRECTORIES};
 use crate::random::Random;
 
 const SEEDS: u64 = 12;
@@ -89,6 +91,23 @@ impl Scene {
                 self.cluster.network.reset(one, other);
             }
         }
+    }
+
+    /// The disk of a broker that is down forgets the metadata log.
+    fn wipe_metadata_log(&self, broker: usize) {
+        let disk = self.cluster.disk(broker);
+        for directory in LOG_DIRECTORIES {
+            let folder = Path::new(directory).join("__cluster_metadata");
+            for file in disk.list(&folder).unwrap_or_default() {
+                disk.remove_file(&folder.join(&file.name)).unwrap();
+            }
+        }
+    }
+
+    fn wait_ready(&mut self, broker: usize) {
+        self.wait("the broker is ready", FORMS_WITHIN, |scene| {
+            scene.cluster.not_ready(broker).is_none()
+        });
     }
 
     fn cut_off(&self, broker: usize, from: usize) {
@@ -189,5 +208,58 @@ fn silence_behind_a_closed_connection_fences_only_where_another_voter_confirms_i
             !scene.is_fenced(victim),
             "seed {seed}: the third one sees it"
         );
+    }
+}
+
+#[test]
+fn a_voter_whose_metadata_log_is_lost_is_restored_and_votes_again() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let controller = scene.controller();
+        let victim = match seed % 2 {
+            0 => controller,
+            _ => scene.other_than(controller),
+        };
+        scene.cluster.end(victim, Ending::Kill);
+        scene.wipe_metadata_log(victim);
+        scene.pass(Duration::from_secs(2));
+        scene.cluster.start(victim);
+        scene.wait_ready(victim);
+        // Without its vote the other two could not lose one more.
+        let controller = scene.controller();
+        scene.cluster.end(controller, Ending::Kill);
+        scene.wait("the fence", Duration::from_secs(3), |scene| {
+            scene.is_fenced(controller)
+        });
+        let hashes: Vec<String> = (0..3)
+            .filter_map(|id| scene.cluster.state(id))
+            .map(|state| state.metadata_hash)
+            .collect();
+        assert_eq!(hashes[0], hashes[1], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_voter_whose_metadata_log_is_lost_does_not_vote_before_it_is_restored() {
+    for seed in 0..SEEDS / 3 {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.controller();
+        let other = scene.other_than(victim);
+        for broker in [victim, other] {
+            scene.cluster.end(broker, Ending::Kill);
+        }
+        scene.wipe_metadata_log(victim);
+        scene.pass(Duration::from_secs(2));
+        scene.cluster.start(victim);
+        scene.pass(Duration::from_secs(10));
+        let states = (0..3).filter_map(|id| scene.cluster.state(id));
+        let known: Vec<Option<i32>> = states.map(|state| state.controller_id).collect();
+        assert_eq!(
+            known,
+            [None, None],
+            "seed {seed}: nobody leads with that vote"
+        );
+        scene.cluster.start(other);
+        scene.wait_ready(victim);
     }
 }

@@ -7,12 +7,14 @@
 mod convert;
 mod logger;
 mod node;
+mod seating;
 mod storage;
 #[cfg(test)]
 mod tests;
 mod types;
 
 pub use node::{RaftConfig, RaftNode};
+pub use seating::{Seating, VoterStanding, judge_seating};
 pub use types::{
     CommittedLog, Entry, EntryType, HardState, Message, MessageType, Persist, Persisted,
     ProposeError, RaftError, Ready, Role, Snapshot, VoterProgress,

@@ -234,6 +234,40 @@ impl RaftNode {
         }
     }
 
+    /// A voter lost its disk, and with it all that it acknowledged to this one, which leads: that does not count any more.
+    /// Gives the snapshot on which the voter starts anew, if `image` is that of the last entry handed out to be applied
+    /// and this leader has reported itself, so that an entry of its term is committed.
+    pub fn restore_voter(&mut self, voter: BrokerId, image: Vec<u8>) -> Option<Snapshot> {
+        let leads = Role::Leader { term: self.term() };
+        if self.reported != leads || self.raw.raft.state != StateRole::Leader {
+            return None;
+        }
+        let progress = self
+            .raw
+            .raft
+            .mut_prs()
+            .get_mut(convert::id_to_raft(voter))?;
+        progress.matched = 0;
+        progress.become_probe();
+        progress.next_idx = self.applied.0 + 1;
+        let ids = |ids: &[u64]| {
+            ids.iter()
+                .copied()
+                .filter_map(convert::id_from_raft)
+                .collect()
+        };
+        let members = self.raw.raft.prs().conf().to_conf_state();
+        let snapshot = Snapshot {
+            index: self.applied.0,
+            term: self.applied.1,
+            voters: ids(&members.voters),
+            learners: ids(&members.learners),
+            data: image,
+        };
+        self.settle();
+        Some(snapshot)
+    }
+
     /// The image at `index`, which must have been handed out as committed, stands for all entries up to it from now on.
     /// Returns the snapshot to persist, or `None` if there is a newer one or `index` is unknown. Writing it needs no order
     /// with other writes: until it is on disk, the older snapshot and the entries after it must stay.

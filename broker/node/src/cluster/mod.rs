@@ -18,6 +18,7 @@ mod quorum;
 mod records;
 mod registration;
 mod search;
+mod seating;
 mod start;
 
 use std::path::{Path, PathBuf};
@@ -59,6 +60,7 @@ pub(crate) use private::{
 };
 pub(crate) use quorum::{NotController, QuorumProgress};
 pub(crate) use search::handle_look_for_broker;
+pub(crate) use seating::handle_voter_state;
 
 /// How long the answer to a proposed ISR is waited for before the proposer is told that there is none.
 const ALTER_PARTITIONS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,6 +90,7 @@ pub(crate) struct Cluster<E: Env> {
     leader: watch::Sender<Option<BrokerId>>,
     quorum: Quorum,
     voter_processes: VoterProcesses,
+    waiting: seating::Waiting,
     history: History,
     registration: Registration,
     producer_ids: ProducerIds,
@@ -122,6 +125,7 @@ impl<E: Env> Cluster<E> {
             leader: watch::Sender::new(None),
             quorum: Quorum::default(),
             voter_processes: VoterProcesses::default(),
+            waiting: seating::Waiting::default(),
             history: History::default(),
             registration: Registration::default(),
             producer_ids: ProducerIds::default(),

@@ -46,6 +46,8 @@ pub(crate) enum PeerError {
         broker: BrokerId,
         source: std::io::Error,
     },
+    #[error("broker {broker} answered error {code}")]
+    Refused { broker: BrokerId, code: i16 },
     #[error("broker {broker} sent what cannot be read: {reason}")]
     Malformed { broker: BrokerId, reason: String },
     #[error("request for broker {broker} cannot be written: {reason}")]
@@ -274,6 +276,7 @@ pub(crate) fn handle_hello<E: Env>(
             let peer = BrokerId(request.broker_id);
             let incarnation = Incarnation(request.incarnation.0);
             connection.peer = Some(peer);
+            connection.peer_incarnation = Some(incarnation);
             connection.presence = broker.cluster.note_presence(peer, incarnation);
             (ErrorCode::None.code(), None)
         }

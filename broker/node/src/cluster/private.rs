@@ -54,6 +54,12 @@ pub(crate) fn handle_raft_messages<E: Env>(
     if context.peer != Some(BrokerId(request.from)) || request.to != broker.id.0 {
         return refused(ErrorCode::ClusterAuthorizationFailed);
     }
+    // What an earlier process acknowledged may have been lost with its disk; its later one has told.
+    let processes = &broker.cluster.voter_processes;
+    let is_current = |process| processes.is_newest(BrokerId(request.from), process);
+    if !context.peer_incarnation.is_some_and(is_current) {
+        return refused(ErrorCode::StaleBrokerEpoch);
+    }
     let from = i64::from(request.from);
     if request.messages.iter().any(|message| message.from != from) {
         return refused(ErrorCode::InvalidRequest);

@@ -116,6 +116,7 @@ fn of_error(error: &PeerError) -> Option<Sighting> {
         PeerError::Connect { source, .. } | PeerError::Io { source, .. } => source.kind(),
         PeerError::NoAddress(_)
         | PeerError::Identity { .. }
+        | PeerError::Refused { .. }
         | PeerError::Malformed { .. }
         | PeerError::Unwritable { .. } => return Some(Sighting::Unclear),
     };

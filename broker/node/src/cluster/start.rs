@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use taffrail_core::controller::ControllerConfig;
 use taffrail_core::metadata::Image;
-use taffrail_core::raft::{RaftConfig, RaftNode};
+use taffrail_core::raft::{Persisted, RaftConfig, RaftNode};
 
 use super::metadata_log::{self, DAMAGED_ADVICE, MetadataLog, MetadataLogError};
 use super::quorum::{Parts, Task};
-use super::{Cluster, millis, observer, published, records, registration};
+use super::{Cluster, millis, observer, published, records, registration, seating};
 use crate::broker::Broker;
 use crate::env::Env;
 use crate::node::StartError;
@@ -38,16 +38,15 @@ impl<E: Env> Cluster<E> {
     }
 
     async fn take_seat(&self, broker: &Arc<Broker<E>>) -> Result<(), StartError> {
-        let config = &broker.config;
         let folder = self.metadata_folder(broker);
         // A voter that served before has voted before.
         let has_served =
             !broker.partitions().is_empty() || broker.replication.clean_shutdown_epoch().is_some();
-        if has_served && !MetadataLog::exists(broker.env.disk(), &folder) {
+        let is_alone = self.voters.len() == 1;
+        if is_alone && has_served && !MetadataLog::exists(broker.env.disk(), &folder) {
             return Err(StartError::Storage(format!(
-                "broker {} votes on the cluster's metadata and has data, but its metadata log {} is missing: bring the \
-                 folder back (or correct log.dirs and metadata.log.dir), or start the broker with empty log directories \
-                 under a new node.id",
+                "broker {} alone votes on the cluster's metadata and has data, but its metadata log {} is missing: bring the \
+                 folder back, or correct log.dirs and metadata.log.dir",
                 broker.id,
                 folder.display()
             )));
@@ -62,6 +61,22 @@ impl<E: Env> Cluster<E> {
             .run_blocking(move || MetadataLog::open(&disk, &folder, broker_id))
             .await;
         let (log, persisted) = opened.map_err(start_error)?;
+        if !is_alone && persisted == Persisted::default() {
+            let seating = seating::run(Arc::clone(broker), log, has_served);
+            broker.env.spawn(seating);
+            return Ok(());
+        }
+        self.seat(broker, log, persisted).await
+    }
+
+    /// Takes the seat in the quorum, with what the metadata log holds.
+    pub(super) async fn seat(
+        &self,
+        broker: &Arc<Broker<E>>,
+        log: MetadataLog<E::Disk>,
+        persisted: Persisted,
+    ) -> Result<(), StartError> {
+        let config = &broker.config;
         let (image, applied) = match &persisted.snapshot {
             Some(snapshot) => {
                 let records = records::decode(&snapshot.data).map_err(|error| {

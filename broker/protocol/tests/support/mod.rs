@@ -299,7 +299,7 @@ all_codecs! {
     OffsetCommitRequest OffsetCommitResponse OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest
     OffsetForLeaderEpochResponse PeerHelloRequest PeerHelloResponse ProduceRequest ProduceResponse
     RaftMessagesRequest RaftMessagesResponse RegisterBrokerRequest RegisterBrokerResponse SetBrokerEndpointsRequest
-    SetBrokerEndpointsResponse SyncGroupRequest SyncGroupResponse
+    SetBrokerEndpointsResponse SyncGroupRequest SyncGroupResponse VoterStateRequest VoterStateResponse
     GroupMetadataKey GroupMetadataValue OffsetCommitKey OffsetCommitValue
     RegisterBrokerRecord UnregisterBrokerRecord BrokerStateRecord BrokerEndpointsRecord TopicRecord RemoveTopicRecord
     PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord NoOpRecord

@@ -415,3 +415,45 @@ fn a_leader_that_is_wrongly_held_for_gone_stays() {
         "the others kept their lease"
     );
 }
+
+#[test]
+fn a_voter_whose_disk_was_lost_is_restored_and_counts_again() {
+    for seed in 0..30 {
+        let (mut quorum, leader) = with_leader(3, seed);
+        for data in ["a", "b", "c"] {
+            quorum.propose(leader, data).unwrap();
+            quorum.settle();
+        }
+        let others: Vec<BrokerId> = quorum
+            .ids()
+            .into_iter()
+            .filter(|id| *id != leader)
+            .collect();
+        quorum.crash(others[0]);
+        if seed % 2 == 0 {
+            quorum.propose(leader, "d").unwrap();
+        }
+        quorum.run(3);
+        quorum.restore(others[0], leader);
+        quorum.crash(others[1]);
+        quorum.run(5);
+        quorum.propose(leader, "e").unwrap();
+        quorum.run(5);
+        let state = quorum.state(others[0]);
+        assert_eq!(state.last().map(String::as_str), Some("e"), "seed {seed}");
+        assert_eq!(state, quorum.state(leader));
+        quorum.check_nothing_lost();
+    }
+}
+
+#[test]
+fn only_a_leader_gives_snapshots_to_voters_that_lost_their_disk() {
+    let (mut quorum, leader) = with_leader(3, 3);
+    let others: Vec<BrokerId> = quorum
+        .ids()
+        .into_iter()
+        .filter(|id| *id != leader)
+        .collect();
+    let given = quorum.node(others[0]).restore_voter(others[1], Vec::new());
+    assert_eq!(given, None);
+}

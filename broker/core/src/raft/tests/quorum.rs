@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::BrokerId;
 use crate::raft::{
-    Entry, Message, Persist, Persisted, ProposeError, RaftConfig, RaftNode, Role, Snapshot,
+    Entry, HardState, Message, Persist, Persisted, ProposeError, RaftConfig, RaftNode, Role,
+    Snapshot,
 };
 
 pub(super) struct Quorum {
@@ -103,6 +104,28 @@ impl Quorum {
             persist.entries.truncate(entries_written);
         }
         write(&mut voter.disk, persist);
+    }
+
+    /// The voter is down and its disk is lost; it starts on what `leader` gives.
+    pub(super) fn restore(&mut self, id: BrokerId, leader: BrokerId) {
+        let image = encode(&self.voters[&leader].state);
+        let node = self.node(leader);
+        let (term, snapshot) = (node.term(), node.restore_voter(id, image));
+        let snapshot = snapshot.expect("the leader has committed an entry of its term");
+        // What its earlier life sent does not arrive any more.
+        self.network.retain(|message| message.from != id);
+        let voter = self.voters.get_mut(&id).unwrap();
+        voter.unsynced.clear();
+        voter.disk = Persisted {
+            hard_state: HardState {
+                term,
+                vote: Some(leader),
+                commit: snapshot.index,
+            },
+            snapshot: Some(snapshot),
+            entries: Vec::new(),
+        };
+        self.restart(id);
     }
 
     pub(super) fn restart(&mut self, id: BrokerId) {

@@ -22,9 +22,9 @@ pub(super) use frame::{seeds, try_bytes};
 pub(crate) const FOLDER: &str = "__cluster_metadata";
 
 /// What to do about a metadata log that cannot be read.
-pub(crate) const DAMAGED_ADVICE: &str = "If this broker's disk was damaged, give it a new, empty set of log directories \
-    under a new node.id; do not delete this folder alone, a voter that forgets can lose metadata. `taffrail-broker dump-log` \
-    prints what can be read of its files";
+pub(crate) const DAMAGED_ADVICE: &str = "While all other voters run, move the folder __cluster_metadata away and start this \
+    broker again: its log is then restored from theirs. A single voter has nobody to restore it from: bring a copy of the \
+    folder back. `taffrail-broker dump-log` prints what can be read of its files";
 
 /// Why the metadata log could not be opened or written.
 #[derive(Debug, Error)]
@@ -548,7 +548,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let error = folder.open().err().map(|error| error.to_string()).unwrap();
         assert!(
-            error.contains("cannot be used") && error.contains("new node.id"),
+            error.contains("cannot be used") && error.contains("restored from theirs"),
             "{error}"
         );
         std::fs::remove_file(&path).unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use taffrail_core::ids::BrokerId;
 use taffrail_core::raft::Message;
-use taffrail_protocol::Request;
 use taffrail_protocol::messages::RaftMessagesRequest;
+use taffrail_protocol::{ErrorCode, Request};
 use tokio::sync::mpsc;
 
 use super::{Event, wire};
@@ -127,8 +127,16 @@ async fn deliver<E: Env>(
         messages: batch.into_iter().map(wire::from_core).collect(),
     };
     let deadline = broker.env.now() + SEND_TIMEOUT;
-    open.call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
+    let answer = open
+        .call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
         .await?;
+    if answer.error_code != ErrorCode::None.code() {
+        // It may hold this process for an earlier one; a new connection begins with who we are.
+        return Err(PeerError::Refused {
+            broker: peer,
+            code: answer.error_code,
+        });
+    }
     *connection = Some(open);
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use taffrail_core::controller::{Controller, Decision, Sighting, Suspect};
 use taffrail_core::ids::{BrokerId, Incarnation};
 use taffrail_core::metadata::Record;
-use taffrail_core::raft::{Message, VoterProgress};
+use taffrail_core::raft::{Message, Snapshot, VoterProgress, VoterStanding};
 use taffrail_core::time::Instant;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -37,6 +37,11 @@ pub(super) enum Event {
     Decide(Decide),
     /// Somebody wants to know how far the voters are.
     Describe(oneshot::Sender<QuorumProgress>),
+    /// Another voter asks how this one stands, and for a snapshot if it has to be restored.
+    VoterState {
+        restored: Option<BrokerId>,
+        reply: oneshot::Sender<(VoterStanding, Option<Snapshot>)>,
+    },
     /// This broker stops: another voter should lead.
     HandOver,
     /// A connection of another broker to this one has ended.
@@ -131,6 +136,20 @@ impl Quorum {
         let events = self.events.get().ok_or(NotController)?;
         events
             .send(Event::Decide(decide))
+            .await
+            .map_err(|_| NotController)?;
+        answer.await.map_err(|_| NotController)
+    }
+
+    /// How this voter stands; if it leads, with the snapshot on which `restored` may start anew.
+    pub(super) async fn voter_state(
+        &self,
+        restored: Option<BrokerId>,
+    ) -> Result<(VoterStanding, Option<Snapshot>), NotController> {
+        let (reply, answer) = oneshot::channel();
+        let events = self.events.get().ok_or(NotController)?;
+        events
+            .send(Event::VoterState { restored, reply })
             .await
             .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)

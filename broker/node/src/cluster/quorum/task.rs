@@ -9,7 +9,7 @@ use std::time::Duration;
 use taffrail_core::controller::{Controller, ControllerConfig};
 use taffrail_core::ids::{BrokerId, Incarnation, TopicId};
 use taffrail_core::metadata::{Image, Record};
-use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Role, Snapshot};
+use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Role, Snapshot, VoterStanding};
 use taffrail_core::time::Instant;
 use tokio::sync::mpsc;
 
@@ -186,6 +186,18 @@ impl<E: Env> Task<E> {
                     let _ = reply.send(progress);
                 }
             }
+            Event::VoterState { restored, reply } => {
+                let standing = VoterStanding::Seated {
+                    term: self.raft.term(),
+                    leader: self.raft.leader(),
+                };
+                let snapshot = match restored {
+                    Some(voter) => self.restore(voter)?,
+                    None => None,
+                };
+                // Whoever asked may have given up.
+                let _ = reply.send((standing, snapshot));
+            }
             Event::HandOver => self.hand_over(),
             Event::ConnectionLost { peer, incarnation } => self.lose_connection(peer, incarnation),
             Event::Looked(suspect, sighting) => {
@@ -213,6 +225,17 @@ impl<E: Env> Task<E> {
             }
         }
         Ok(())
+    }
+
+    /// A voter whose disk was lost starts anew on what is committed here.
+    fn restore(&mut self, voter: BrokerId) -> Result<Option<Snapshot>, String> {
+        if self.leadership.is_none() || self.raft.applied_index() != self.applied {
+            return Ok(None);
+        }
+        let data = records::encode(&self.image.snapshot()).map_err(|error| error.to_string())?;
+        let snapshot = self.raft.restore_voter(voter, data);
+        tracing::warn!(%voter, given = snapshot.is_some(), "a voter with an empty metadata log asks for a snapshot");
+        Ok(snapshot)
     }
 
     /// A leader has the controller find out about the broker, whoever it is; a follower cares for its leader.
@@ -245,7 +268,9 @@ impl<E: Env> Task<E> {
             Ok(()) => Ok(()),
             Err(RaftError::LostLog) => Err(format!(
                 "this voter's metadata log lacks entries that it had acknowledged to broker {from}: its disk lost them, \
-                 and it must not vote again. Give this broker a new node.id and empty log directories"
+                 and it must not vote on what is left. While all other voters run, remove its folder {} and start this \
+                 broker again: its log is then restored from theirs",
+                crate::cluster::metadata_log::FOLDER
             )),
             Err(error) => {
                 tracing::warn!(%from, %error, "refused a raft message");

@@ -1,0 +1,289 @@
+//! How a voter with an empty metadata log comes to vote: it asks all other voters how they stand, until the core says to
+//! found the quorum or to restore the log from its leader. And how a voter answers one that asks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use taffrail_core::ids::BrokerId;
+use taffrail_core::raft::{
+    HardState, Persist, Persisted, Seating, Snapshot, VoterStanding, judge_seating,
+};
+use taffrail_protocol::messages::voter_state_response::VoterSnapshot;
+use taffrail_protocol::messages::{VoterStateRequest, VoterStateResponse};
+use taffrail_protocol::{ErrorCode, Request};
+
+use super::metadata_log::MetadataLog;
+use super::peer;
+use crate::broker::Broker;
+use crate::dispatch::RequestContext;
+use crate::env::Env;
+
+/// The pause before the others are asked again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long an answer may take; the snapshot of a large cluster has some MiB.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What this voter knows before it votes.
+#[derive(Default)]
+pub(super) struct Waiting {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `Empty` or `Lost` while it does not vote; none before its log was opened, and once it votes.
+    own: Option<VoterStanding>,
+    heard_empty: BTreeSet<BrokerId>,
+}
+
+impl Waiting {
+    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Asks until this voter may vote; then votes. An error is one that the broker must stop for.
+pub(super) async fn run<E: Env>(
+    broker: Arc<Broker<E>>,
+    mut log: MetadataLog<E::Disk>,
+    has_served: bool,
+) {
+    let own = if has_served {
+        VoterStanding::Lost
+    } else {
+        VoterStanding::Empty
+    };
+    let waiting = &broker.cluster.waiting;
+    waiting.with(|state| state.own = Some(own));
+    let mut told = None;
+    let persisted = loop {
+        let others = ask_all(&broker, has_served).await;
+        let heard = waiting.with(|state| state.heard_empty.clone());
+        let reason = match judge_seating(own, &others, &heard) {
+            Seating::Found => {
+                tracing::info!(broker = %broker.id, "founds the metadata quorum with the other voters");
+                break Persisted::default();
+            }
+            Seating::Restore { leader, term } => {
+                match restore(&broker, &mut log, leader, term).await {
+                    Ok(Some(persisted)) => break persisted,
+                    Ok(None) => "the leader gave no snapshot".to_owned(),
+                    Err(reason) => return broker.fail(reason),
+                }
+            }
+            Seating::Wait(reason) => reason,
+            Seating::Refuse => {
+                return broker.fail(format!(
+                    "broker {} votes on the cluster's metadata and has data, but no voter has a metadata log: bring the \
+                     folder {} of one of them back, or correct log.dirs and metadata.log.dir",
+                    broker.id,
+                    super::metadata_log::FOLDER
+                ));
+            }
+        };
+        if told.as_ref() != Some(&reason) {
+            tracing::info!(broker = %broker.id, %reason, "has an empty metadata log and does not vote yet");
+            told = Some(reason);
+        }
+        let until = broker.env.now() + PAUSE;
+        broker.env.sleep_until(until).await;
+    };
+    waiting.with(|state| state.own = None);
+    if let Err(error) = broker.cluster.seat(&broker, log, persisted).await {
+        broker.fail(error.to_string());
+    }
+}
+
+/// How each of the other voters stands; none of those that do not answer or do not know it yet.
+async fn ask_all<E: Env>(
+    broker: &Arc<Broker<E>>,
+    has_served: bool,
+) -> Vec<(BrokerId, Option<VoterStanding>)> {
+    let mut others = Vec::new();
+    for voter in broker.cluster.voters() {
+        if *voter == broker.id {
+            continue;
+        }
+        let answer = ask(broker, *voter, has_served, false).await;
+        if let Err(reason) = &answer {
+            tracing::debug!(%voter, reason, "a voter does not say how it stands");
+        }
+        others.push((*voter, answer.ok().and_then(|answer| standing(&answer))));
+    }
+    others
+}
+
+async fn ask<E: Env>(
+    broker: &Arc<Broker<E>>,
+    voter: BrokerId,
+    has_served: bool,
+    want_snapshot: bool,
+) -> Result<VoterStateResponse, String> {
+    let request = VoterStateRequest {
+        from: broker.id.0,
+        to: voter.0,
+        has_served,
+        want_snapshot,
+    };
+    // A connection of its own opens with PeerHello, by which the other one knows of this process.
+    let connection = peer::open(broker, voter).await.map_err(|e| e.to_string())?;
+    let deadline = broker.env.now() + ANSWER_TIMEOUT;
+    let response = connection
+        .call(&request, VoterStateRequest::MAX_VERSION, deadline)
+        .await
+        .map_err(|error| error.to_string())?;
+    match response.error_code {
+        0 => Ok(response),
+        code => Err(format!("broker {voter} answered error {code}")),
+    }
+}
+
+/// Takes the leader's snapshot as this voter's log; nothing if the leader does not lead in that term any more.
+async fn restore<E: Env>(
+    broker: &Arc<Broker<E>>,
+    log: &mut MetadataLog<E::Disk>,
+    leader: BrokerId,
+    term: u64,
+) -> Result<Option<Persisted>, String> {
+    let Ok(response) = ask(broker, leader, true, true).await else {
+        return Ok(None);
+    };
+    let led = Some(VoterStanding::Seated {
+        term,
+        leader: Some(leader),
+    });
+    if standing(&response) != led {
+        return Ok(None);
+    }
+    let Some(snapshot) = response.snapshot.and_then(from_wire) else {
+        return Ok(None);
+    };
+    // It has not voted for another in this term: the others are in it, and follow this leader.
+    let hard_state = HardState {
+        term,
+        vote: Some(leader),
+        commit: snapshot.index,
+    };
+    let persist = Persist {
+        snapshot: Some(snapshot.clone()),
+        entries: Vec::new(),
+        hard_state: Some(hard_state),
+        must_sync: true,
+    };
+    log.persist(&persist).map_err(|error| error.to_string())?;
+    tracing::warn!(
+        broker = %broker.id,
+        from = %leader,
+        term,
+        index = snapshot.index,
+        "the metadata log was empty, and is restored from the leader of the quorum"
+    );
+    Ok(Some(Persisted {
+        hard_state,
+        snapshot: Some(snapshot),
+        entries: Vec::new(),
+    }))
+}
+
+/// Tells another voter, whose metadata log is empty, how this one stands.
+pub(crate) async fn handle_voter_state<E: Env>(
+    broker: Arc<Broker<E>>,
+    context: RequestContext,
+    request: VoterStateRequest,
+) -> VoterStateResponse {
+    let refused = |code: ErrorCode| VoterStateResponse {
+        error_code: code.code(),
+        ..Default::default()
+    };
+    let asker = BrokerId(request.from);
+    let is_voter = broker.cluster.voters().contains(&asker);
+    if !is_voter || context.peer != Some(asker) || request.to != broker.id.0 {
+        return refused(ErrorCode::ClusterAuthorizationFailed);
+    }
+    let own = broker.cluster.waiting.with(|state| {
+        if state.own == Some(VoterStanding::Empty) && !request.has_served {
+            state.heard_empty.insert(asker);
+        }
+        state.own
+    });
+    if let Some(own) = own {
+        return to_wire(own, None);
+    }
+    let restored = request.want_snapshot.then_some(asker);
+    match broker.cluster.quorum.voter_state(restored).await {
+        Ok((standing, snapshot)) => to_wire(standing, snapshot),
+        // It has not opened its own log yet.
+        Err(_) => refused(ErrorCode::NotController),
+    }
+}
+
+fn to_wire(standing: VoterStanding, snapshot: Option<Snapshot>) -> VoterStateResponse {
+    let (code, term, leader) = match standing {
+        VoterStanding::Empty => (0, 0, None),
+        VoterStanding::Lost => (1, 0, None),
+        VoterStanding::Seated { term, leader } => (2, term, leader),
+    };
+    let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
+    VoterStateResponse {
+        error_code: ErrorCode::None.code(),
+        standing: code,
+        term: i64::try_from(term).unwrap_or(i64::MAX),
+        leader_id: leader.map_or(-1, |leader| leader.0),
+        snapshot: snapshot.map(|snapshot| VoterSnapshot {
+            index: i64::try_from(snapshot.index).unwrap_or(i64::MAX),
+            term: i64::try_from(snapshot.term).unwrap_or(i64::MAX),
+            voters: ids(snapshot.voters),
+            learners: ids(snapshot.learners),
+            data: snapshot.data,
+        }),
+    }
+}
+
+fn standing(response: &VoterStateResponse) -> Option<VoterStanding> {
+    match response.standing {
+        0 => Some(VoterStanding::Empty),
+        1 => Some(VoterStanding::Lost),
+        2 => Some(VoterStanding::Seated {
+            term: u64::try_from(response.term).ok()?,
+            leader: (response.leader_id >= 0).then_some(BrokerId(response.leader_id)),
+        }),
+        _ => None,
+    }
+}
+
+fn from_wire(snapshot: VoterSnapshot) -> Option<Snapshot> {
+    let ids = |ids: Vec<i32>| ids.into_iter().map(BrokerId).collect();
+    Some(Snapshot {
+        index: u64::try_from(snapshot.index).ok()?,
+        term: u64::try_from(snapshot.term).ok()?,
+        voters: ids(snapshot.voters),
+        learners: ids(snapshot.learners),
+        data: snapshot.data,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standings_and_snapshots_survive_the_wire() {
+        let seated = VoterStanding::Seated {
+            term: 7,
+            leader: Some(BrokerId(2)),
+        };
+        for own in [VoterStanding::Empty, VoterStanding::Lost, seated] {
+            assert_eq!(standing(&to_wire(own, None)), Some(own));
+        }
+        let snapshot = Snapshot {
+            index: 9,
+            term: 7,
+            voters: vec![BrokerId(0), BrokerId(1)],
+            learners: vec![BrokerId(4)],
+            data: vec![1, 2, 3],
+        };
+        let told = to_wire(seated, Some(snapshot.clone())).snapshot;
+        assert_eq!(told.and_then(from_wire), Some(snapshot));
+    }
+}
