@@ -29,6 +29,7 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse {
+    broker.cluster.doubts_settled(&broker.env).await;
     let mut image = broker.cluster.image();
     let refused = if request.allow_auto_topic_creation && broker.config.auto_create_topics_enable {
         let missing = missing_topics(&broker, &context, &image, &request);

@@ -2,6 +2,7 @@
 //! connections to other brokers, and the way to the active controller. It decides nothing: the cores do.
 
 mod controller_channel;
+mod doubts;
 pub(crate) mod endpoints;
 mod forward;
 pub(crate) mod fuzzing;
@@ -91,6 +92,7 @@ pub(crate) struct Cluster<E: Env> {
     quorum: Quorum,
     voter_processes: VoterProcesses,
     waiting: seating::Waiting,
+    doubts: Arc<doubts::Doubts>,
     history: History,
     registration: Registration,
     producer_ids: ProducerIds,
@@ -126,6 +128,7 @@ impl<E: Env> Cluster<E> {
             quorum: Quorum::default(),
             voter_processes: VoterProcesses::default(),
             waiting: seating::Waiting::default(),
+            doubts: Arc::default(),
             history: History::default(),
             registration: Registration::default(),
             producer_ids: ProducerIds::default(),

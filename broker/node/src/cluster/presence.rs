@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use taffrail_core::ids::{BrokerId, Incarnation};
 use tokio::sync::mpsc;
 
 use super::Cluster;
+use super::doubts::Doubts;
 use super::quorum::Event;
 use crate::env::Env;
 
@@ -16,7 +17,9 @@ use crate::env::Env;
 pub(crate) struct PeerPresence {
     peer: BrokerId,
     incarnation: Incarnation,
-    events: mpsc::Sender<Event>,
+    /// None on a broker that does not vote.
+    events: Option<mpsc::Sender<Event>>,
+    doubts: Arc<Doubts>,
 }
 
 impl fmt::Debug for PeerPresence {
@@ -27,8 +30,10 @@ impl fmt::Debug for PeerPresence {
 
 impl Drop for PeerPresence {
     fn drop(&mut self) {
+        self.doubts.raise(self.peer, self.incarnation);
+        let Some(events) = &self.events else { return };
         // A queue that is full, or a task that has ended, leaves it to heartbeats and election timeouts.
-        let _ = self.events.try_send(Event::ConnectionLost {
+        let _ = events.try_send(Event::ConnectionLost {
             peer: self.peer,
             incarnation: self.incarnation,
         });
@@ -55,7 +60,7 @@ impl VoterProcesses {
 }
 
 impl<E: Env> Cluster<E> {
-    /// Another broker has introduced itself on a connection. Nobody has to know when it ends on a broker that does not vote.
+    /// Another broker has introduced itself on a connection.
     pub(super) fn note_presence(
         &self,
         peer: BrokerId,
@@ -64,11 +69,11 @@ impl<E: Env> Cluster<E> {
         if self.voters.contains(&peer) {
             self.voter_processes.note(peer, incarnation);
         }
-        let events = self.quorum.sender().filter(|_| peer != self.id)?;
-        Some(PeerPresence {
+        (peer != self.id).then(|| PeerPresence {
             peer,
             incarnation,
-            events,
+            events: self.quorum.sender(),
+            doubts: Arc::clone(&self.doubts),
         })
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn start_for_leader<E: Env>(
 }
 
 /// Looks for a broker at its addresses.
-async fn look<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Sighting {
+pub(super) async fn look<E: Env>(broker: &Arc<Broker<E>>, id: BrokerId) -> Sighting {
     if id == broker.id {
         return Sighting::Answered(broker.incarnation);
     }

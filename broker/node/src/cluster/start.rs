@@ -10,7 +10,7 @@ use taffrail_core::raft::{Persisted, RaftConfig, RaftNode};
 
 use super::metadata_log::{self, DAMAGED_ADVICE, MetadataLog, MetadataLogError};
 use super::quorum::{Parts, Task};
-use super::{Cluster, millis, observer, published, records, registration, seating};
+use super::{Cluster, doubts, millis, observer, published, records, registration, seating};
 use crate::broker::Broker;
 use crate::env::Env;
 use crate::node::StartError;
@@ -32,6 +32,7 @@ impl<E: Env> Cluster<E> {
         } else {
             self.take_seat(broker).await?;
         }
+        broker.env.spawn(doubts::run(Arc::clone(broker)));
         broker.env.spawn(published::follow(Arc::clone(broker)));
         broker.env.spawn(registration::run(Arc::clone(broker)));
         Ok(())
