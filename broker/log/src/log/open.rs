@@ -132,6 +132,11 @@ impl<D: Disk> Log<D> {
         } else {
             recovery_point.min(log.log_end_offset)
         };
+        if log.log_end_offset == 0 {
+            // One that was never used is closed without an fsync, so neither its names nor its topic id need be durable.
+            log.names_changed += 1;
+            log.identity_synced = false;
+        }
         log.settle(now_ms)?;
         Ok((log, recovered))
     }

@@ -118,6 +118,40 @@ fn faults_come_when_they_are_due() {
     );
 }
 
+/// Found by the simulation of a cluster: the topic id was lost with the power, and with it the whole replica.
+#[test]
+fn a_log_that_was_closed_unused_is_durable_once_it_is_flushed() {
+    let config = Arc::new(LogConfig::default());
+    let folder = PartitionFolder::live("orders", 0);
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        let directory = || {
+            let files = OpenFiles::new(100);
+            let path = Path::new("/data/0");
+            LogDirectory::open(disk.clone(), path, "cluster", 1, [3; 16], files).expect("usable")
+        };
+        let first = directory();
+        let log = first.create_log("orders", 0, [9; 16], Arc::clone(&config), NOW);
+        log.and_then(Log::close).expect("no fault");
+        first.mark_clean_shutdown(1).expect("no fault");
+        drop(first);
+        let second = directory();
+        let opened = second.open_log(&folder, Arc::clone(&config), NOW);
+        let (mut log, _) = opened.expect("an intact log");
+        let mut builder = RecordBatchBuilder::new(0, NOW);
+        builder.push(None, Some(b"value"), &[]);
+        log.append_leader(&mut builder.build(), 0, NOW)
+            .expect("room");
+        log.flush().expect("no fault");
+        disk.crash();
+        drop((log, second));
+        let (log, _) = directory()
+            .open_log(&folder, Arc::clone(&config), NOW)
+            .expect("an intact log");
+        assert_eq!((log.topic_id(), log.log_end_offset()), (Some([9; 16]), 1));
+    }
+}
+
 /// A log on a disk that loses power again and again: every record below the last flush is there, what is there is
 /// what was appended, and the log goes on.
 #[test]
