@@ -29,4 +29,7 @@ pub use env::{Env, Peer};
 pub use metrics::NodeMetrics;
 pub use node::{Health, Node, StartError};
 pub use response::{Handled, Response, ResponseFile, ResponseFuture};
-pub use state::{AdminState, PartitionEntry, SafeToStop};
+pub use state::{AdminState, LocalReplica, PartitionEntry, SafeToStop};
+
+/// Whether faults are planted in this build (`make mutants`).
+pub const MUTANTS: bool = cfg!(feature = "mutants");

@@ -24,6 +24,11 @@ use anyhow::bail;
 
 use cli::Command;
 
+const _: () = assert!(
+    !taffrail_node::MUTANTS,
+    "a broker with planted faults is for nobody: build it without the feature `mutants`"
+);
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

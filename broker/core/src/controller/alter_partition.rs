@@ -149,6 +149,10 @@ impl Controller {
         partition: TopicPartition,
         old: &Partition,
     ) -> bool {
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::JoinWithoutBrokerEpoch) {
+            return self.image.is_active(id);
+        }
         let broker = self.image.broker(id);
         let joins = !old.isr.contains(&id);
         broker.is_some_and(|broker| broker.is_active() && (epoch.0 == -1 || broker.epoch == epoch))

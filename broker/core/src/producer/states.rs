@@ -141,6 +141,10 @@ impl Producers {
     /// # Errors
     /// [`ErrorKind::InvalidProducerEpoch`] or [`ErrorKind::OutOfOrderSequenceNumber`], by the table above.
     pub fn check(&self, batch: &Batch, log_end_offset: i64) -> Result<Admission, ErrorKind> {
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::DropDuplicateDetection) {
+            return Ok(Admission::Append);
+        }
         let Some(entry) = self.entries.get(&batch.producer_id) else {
             if log_end_offset == 0 && !batch.control && batch.base_sequence != 0 {
                 return Err(ErrorKind::OutOfOrderSequenceNumber);

@@ -476,6 +476,10 @@ impl Leader {
     /// Whether an acks=all append that ended at `end_offset` (exclusive) may be answered
     /// (Kafka's `Partition.checkEnoughReplicasReachOffset`).
     pub fn acknowledgement(&self, end_offset: i64) -> Acknowledgement {
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::AckBeforeReplication) {
+            return Acknowledgement::Committed;
+        }
         if self.high_watermark < end_offset {
             return Acknowledgement::Waiting;
         }

@@ -175,6 +175,10 @@ impl Replica {
     /// Whether the controller would let it join: live, not leaving, and the incarnation that fetched is the one
     /// that is registered (KIP-841, KIP-903). A fetch without a broker epoch is not checked for it.
     pub(super) fn eligible(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::JoinWithoutBrokerEpoch) {
+            return matches!(self.standing, BrokerStanding::Active(_));
+        }
         match self.standing {
             BrokerStanding::Active(epoch) => {
                 self.fetched_epoch.is_none_or(|fetched| fetched == epoch)

@@ -19,6 +19,10 @@ impl Leader {
         } else {
             self.log_end_offset
         };
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::AckBeforeFsync) {
+            smallest = self.log_end_offset;
+        }
         for replica in &self.replicas {
             isr_len += usize::from(replica.in_isr);
             if replica.broker == self.me {

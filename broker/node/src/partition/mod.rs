@@ -329,6 +329,10 @@ impl<E: Env> Replica<E> {
 
     /// Whether there are records that must be durable before this replica may claim them.
     fn owes_flush(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        if taffrail_mutants::is_planted(taffrail_mutants::Mutant::AckBeforeFsync) {
+            return false;
+        }
         let log = self.log.as_ref().filter(|_| self.flush_ack);
         log.is_some_and(|log| log.recovery_point() < log.log_end_offset())
     }

@@ -219,6 +219,10 @@ impl<E: Env> Partition<E> {
             Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
             Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
         };
+        #[cfg(feature = "mutants")]
+        let end_offset = end_offset.saturating_add(i64::from(taffrail_mutants::is_planted(
+            taffrail_mutants::Mutant::ReadBeyondHighWatermark,
+        )));
         let range = log.read(fetch_offset, request.limits(end_offset));
         let found_data = matches!(range, Ok(Some(_)));
         let found_damage = matches!(range, Err(LogError::Corrupt { .. }));

@@ -242,6 +242,13 @@ fn follow<E: Env>(
         Role::Leader(current) if current.leader_epoch() >= leader_epoch => {}
         Role::Leader(_) | Role::Idle => {
             let high_watermark = replica.high_watermark();
+            #[cfg(feature = "mutants")]
+            if taffrail_mutants::is_planted(taffrail_mutants::Mutant::TruncateToHighWatermark)
+                && let Some(log) = &mut replica.log
+            {
+                let cut = log.truncate_to(high_watermark, 0);
+                cut.expect("a planted fault finds a log that can be cut");
+            }
             let Some(log) = &replica.log else { return };
             let follower = Follower::new(
                 leader,
