@@ -9,6 +9,15 @@ TOOLS := $(CURDIR)/.tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 
+# How many seeds `make sim` runs, from which on.
+SEEDS ?= 10000
+FIRST_SEED ?= 0
+# How many seeds `make mutants` gives each planted fault to be caught.
+MUTANT_SEEDS ?= 500
+SIM := "$${CARGO_TARGET_DIR:-target}/release/taffrail-sim"
+# With the same packages as `build`, so that what it built is not built again for other features.
+SIM_BUILD := cargo build --release --locked -p taffrail-broker -p taffrail-operator -p taffrail-sim
+
 # Where `image` and the Kubernetes bed put what they make.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # The image's name, and the client's that the Kubernetes tests run in pods. On a cluster that KUBECONFIG names they must be reachable.
@@ -18,7 +27,7 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: chaos-build help quickstart build image client-image test check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
+.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +50,15 @@ client-image: ## Pack the Kubernetes tests' client as target/client-image/taffra
 # Every decoder is fuzzed for some seconds by `cargo test`; `make fuzz` goes beyond.
 test: tools build ## Everything up to real processes with real clients; the brokers under test are the release build
 	cargo test --locked --workspace
+	$(SIM_BUILD)
+	$(SIM) --seeds 500
+
+sim: ## Simulate whole clusters with faults, SEEDS of them on all cores; a failure prints how to replay it
+	$(SIM_BUILD)
+	$(SIM) --seed "$(FIRST_SEED)" --seeds "$(SEEDS)"
+
+mutants: ## Plant faults in the product, one after another; the simulator must catch each within MUTANT_SEEDS seeds
+	cargo run --release --locked -p taffrail-sim --features mutants -- --mutants "$(MUTANT_SEEDS)"
 
 check: $(CARGO_DENY) helm ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
 	cargo fmt --all --check

@@ -1,10 +1,12 @@
-//! Three brokers on three machines, each of which can be killed, lose its power, be stopped in order, and started again
-//! on what its disk has kept.
+//! Brokers on machines, each of which can be killed, lose its power, be stopped in order, stand still, and be started
+//! again on what its disk has kept. The first three vote on the metadata.
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use taffrail_core::config::{BrokerConfig, ConfigMap};
+use taffrail_core::time::Instant;
 use taffrail_node::{AdminState, ListenerKind, Node};
 
 use crate::disk::SimDisk;
@@ -13,6 +15,7 @@ use crate::executor::{Executor, Group, lock};
 use crate::network::{Machine, Network};
 use crate::random::Random;
 use crate::serving;
+use crate::simulation::MIN_INSYNC_REPLICAS;
 
 /// Where the brokers' own traffic goes.
 const INTERNAL_PORT: u16 = 9093;
@@ -20,6 +23,8 @@ const INTERNAL_PORT: u16 = 9093;
 pub(crate) const CLIENT_PORT: u16 = 9092;
 /// How long a broker may take to hand over and flush.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How many brokers vote.
+const VOTERS: usize = 3;
 /// The log directories of every broker.
 pub(crate) const LOG_DIRECTORIES: [&str; 2] = ["/data/0", "/data/1"];
 
@@ -50,6 +55,9 @@ pub(crate) struct Cluster {
 struct Broker {
     machine: Machine,
     disk: SimDisk,
+    wall_offset_ms: Arc<AtomicI64>,
+    /// Whether it is, or was, a part of the cluster.
+    joined: bool,
     life: Option<Life>,
 }
 
@@ -58,6 +66,17 @@ struct Life {
     group: Group,
     node: Node<SimEnv>,
     start: Arc<Mutex<Start>>,
+    /// Whether it stands still.
+    paused: bool,
+    stop: Option<Stop>,
+}
+
+/// A stop in order that is under way.
+struct Stop {
+    deadline: Instant,
+    done: Arc<AtomicBool>,
+    /// What comes at its end.
+    ending: Ending,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -68,14 +87,22 @@ enum Start {
 }
 
 impl Cluster {
-    /// So many brokers, none of them started, whose configuration is the default of a test plus `settings`.
-    pub(crate) fn new(brokers: u32, settings: &ConfigMap, mut random: Random) -> Cluster {
+    /// So many brokers, none of them started and the last ones not a part of the cluster yet, whose configuration is the
+    /// default of a test plus `settings`.
+    pub(crate) fn new(
+        brokers: u32,
+        late: u32,
+        settings: &ConfigMap,
+        mut random: Random,
+    ) -> Cluster {
         let executor = Executor::new(random.fork());
         let network = Network::new(executor.clone(), random.fork());
         let brokers = (0..brokers)
             .map(|id| Broker {
                 machine: Machine(id),
                 disk: SimDisk::new(random.next()),
+                wall_offset_ms: Arc::new(AtomicI64::new(random.below(2000) as i64)),
+                joined: id < brokers - late,
                 life: None,
             })
             .collect();
@@ -106,6 +133,54 @@ impl Cluster {
     /// The disk of a broker.
     pub(crate) fn disk(&self, broker: usize) -> &SimDisk {
         &self.brokers[broker].disk
+    }
+
+    /// The brokers that are, or were, a part of the cluster.
+    pub(crate) fn joined(&self) -> Vec<usize> {
+        (0..self.size())
+            .filter(|broker| self.brokers[*broker].joined)
+            .collect()
+    }
+
+    /// One more broker joins, if there is one.
+    pub(crate) fn join_next(&mut self) {
+        let next = (self.brokers.iter()).position(|broker| !broker.joined);
+        if let Some(broker) = next {
+            self.brokers[broker].joined = true;
+            self.start(broker);
+        }
+    }
+
+    /// A machine's wall clock jumps: from now on it is off by so much.
+    pub(crate) fn set_wall_offset(&self, broker: usize, offset_ms: i64) {
+        let offset = &self.brokers[broker].wall_offset_ms;
+        offset.store(offset_ms, Ordering::Relaxed);
+        tracing::info!(broker, offset_ms, "the wall clock jumped");
+    }
+
+    /// A broker's process stands still.
+    pub(crate) fn pause(&mut self, broker: usize) {
+        if let Some(life) = &mut self.brokers[broker].life {
+            life.paused = true;
+            self.executor.pause(life.group);
+            tracing::info!(broker, "stands still");
+        }
+    }
+
+    /// A broker's process goes on.
+    pub(crate) fn resume(&mut self, broker: usize) {
+        if let Some(life) = &mut self.brokers[broker].life
+            && std::mem::take(&mut life.paused)
+        {
+            self.executor.resume(life.group);
+            tracing::info!(broker, "goes on");
+        }
+    }
+
+    /// Whether a broker's process stands still.
+    pub(crate) fn is_paused(&self, broker: usize) -> bool {
+        let life = self.brokers[broker].life.as_ref();
+        life.is_some_and(|life| life.paused)
     }
 
     /// Whether a broker's process exists.
@@ -158,7 +233,7 @@ impl Cluster {
             group,
             disk: state.disk.clone(),
             random: Arc::new(Mutex::new(self.random.fork())),
-            wall_offset_ms: self.random.below(2000) as i64,
+            wall_offset_ms: Arc::clone(&state.wall_offset_ms),
         };
         let node = Node::new(env.clone(), config, written);
         let start = Arc::new(Mutex::new(Start::Recovering));
@@ -166,6 +241,8 @@ impl Cluster {
             group,
             node: node.clone(),
             start: Arc::clone(&start),
+            paused: false,
+            stop: None,
         });
         self.network.power_on(env.machine);
         self.executor
@@ -173,8 +250,60 @@ impl Cluster {
         tracing::info!(broker, "started");
     }
 
-    /// Takes a broker down.
-    pub(crate) fn end(&mut self, broker: usize, ending: Ending) {
+    /// Takes a broker down and gives how it ended. A stop in order takes its time: see [`Self::stopping`].
+    pub(crate) fn end(&mut self, broker: usize, ending: Ending) -> Option<Ending> {
+        let life = self.brokers[broker].life.as_ref()?;
+        let runs = *lock(&life.start) == Start::Running && !life.paused;
+        let ending = match ending {
+            Ending::Stop | Ending::StopAndPowerLoss if runs => {
+                self.begin_stop(broker, ending);
+                return None;
+            }
+            // It is in no state to stop in order.
+            Ending::Stop | Ending::StopAndPowerLoss => Ending::Kill,
+            Ending::Kill | Ending::PowerLoss => ending,
+        };
+        self.finish(broker, ending);
+        Some(ending)
+    }
+
+    fn begin_stop(&mut self, broker: usize, ending: Ending) {
+        let deadline = self.executor.now() + STOP_PATIENCE;
+        let Some(life) = &mut self.brokers[broker].life else {
+            return;
+        };
+        let done = Arc::new(AtomicBool::new(false));
+        life.stop = Some(Stop {
+            deadline,
+            done: Arc::clone(&done),
+            ending,
+        });
+        let (executor, node) = (self.executor.clone(), life.node.clone());
+        self.executor.spawn(life.group, async move {
+            node.shutdown(deadline).await;
+            done.store(executor.now() < deadline, Ordering::Relaxed);
+        });
+    }
+
+    /// A broker that is stopping in order.
+    pub(crate) fn stopping(&self) -> Option<usize> {
+        let stops = |broker: &Broker| broker.life.as_ref().is_some_and(|life| life.stop.is_some());
+        self.brokers.iter().position(stops)
+    }
+
+    /// Ends a broker that has come to the end of its work, or should have by now. Gives how it ended.
+    pub(crate) fn end_stopped(&mut self, broker: usize) -> Option<Ending> {
+        let stop = self.brokers[broker].life.as_ref()?.stop.as_ref()?;
+        let done = stop.done.load(Ordering::Relaxed);
+        if !done && self.executor.now() < stop.deadline {
+            return None;
+        }
+        let ending = if done { stop.ending } else { Ending::Kill };
+        self.finish(broker, ending);
+        Some(ending)
+    }
+
+    fn finish(&mut self, broker: usize, ending: Ending) {
         let Some(life) = self.brokers[broker].life.take() else {
             return;
         };
@@ -182,10 +311,6 @@ impl Cluster {
             self.brokers[broker].machine,
             self.brokers[broker].disk.clone(),
         );
-        let mut ending = ending;
-        if matches!(ending, Ending::Stop | Ending::StopAndPowerLoss) && !self.stop(&life) {
-            ending = Ending::Kill;
-        }
         tracing::info!(broker, ?ending, "ends");
         match ending {
             Ending::Kill | Ending::Stop => disk.kill(),
@@ -198,26 +323,10 @@ impl Cluster {
         self.executor.end(life.group);
     }
 
-    /// Whether it came to the end of its work in time.
-    fn stop(&self, life: &Life) -> bool {
-        if *lock(&life.start) != Start::Running {
-            return false;
-        }
-        let deadline = self.executor.now() + STOP_PATIENCE;
-        let (executor, node) = (self.executor.clone(), life.node.clone());
-        let stopped = self
-            .executor
-            .block_on(life.group, 2 * STOP_PATIENCE, async move {
-                node.shutdown(deadline).await;
-                executor.now() < deadline
-            });
-        stopped == Some(true)
-    }
-
     fn config(&self, broker: usize) -> ConfigMap {
         let host_of = host;
         let host = host_of(broker);
-        let voters: Vec<String> = (0..self.size())
+        let voters: Vec<String> = (0..VOTERS)
             .map(|id| format!("{id}@{}:{INTERNAL_PORT}", host_of(id)))
             .collect();
         let mut config = ConfigMap::new();
@@ -230,8 +339,8 @@ impl Cluster {
             format!("INTERNAL://{host}:{INTERNAL_PORT},PLAINTEXT://{host}:{CLIENT_PORT}"),
         );
         set("controller.quorum.voters", voters.join(","));
+        set("min.insync.replicas", MIN_INSYNC_REPLICAS.to_string());
         for (name, value) in [
-            ("min.insync.replicas", "2"),
             ("default.replication.factor", "3"),
             ("offsets.topic.num.partitions", "2"),
             ("group.initial.rebalance.delay.ms", "0"),
@@ -239,6 +348,7 @@ impl Cluster {
             ("leader.imbalance.check.interval.seconds", "5"),
             ("log.flush.offset.checkpoint.interval.ms", "2000"),
             ("replica.high.watermark.checkpoint.interval.ms", "1000"),
+            ("log.retention.check.interval.ms", "2000"),
         ] {
             set(name, value.to_owned());
         }
@@ -251,7 +361,7 @@ impl Drop for Cluster {
     /// Tasks hold the thread that holds them; without this a simulation would never be freed.
     fn drop(&mut self) {
         for broker in 0..self.size() {
-            self.end(broker, Ending::Kill);
+            self.finish(broker, Ending::Kill);
         }
     }
 }

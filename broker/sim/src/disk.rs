@@ -14,7 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use taffrail_log::{DirEntry, Disk, DiskFile, Space};
 
-const PAGE: usize = 4096;
+use crate::random::Random;
+use crate::trace;
+use inode::{File, Folder, NameChange};
+
+mod inode;
+
 const ROOT: u64 = 0;
 
 /// A disk; clones are the same one.
@@ -39,7 +44,7 @@ pub struct SimLock {
 }
 
 /// A kind of call that may be made to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Opening or creating a file.
     Open,
@@ -81,9 +86,6 @@ struct State {
     changes: u32,
 }
 
-/// SplitMix64.
-struct Random(u64);
-
 /// Name changes after which files that nobody can reach any more give their memory back.
 const CHANGES_MAX: u32 = 1000;
 
@@ -92,42 +94,13 @@ enum Inode {
     Folder(Folder),
 }
 
-#[derive(Default)]
-struct File {
-    /// What reads see.
-    content: Vec<u8>,
-    /// What a crash leaves at least.
-    durable: Vec<u8>,
-    /// Pages that were written since the last fsync.
-    dirty: BTreeSet<usize>,
-    /// The shortest length since then.
-    shortest: usize,
-    /// Open handles; they keep a file that has lost its name.
-    handles: usize,
-}
-
-#[derive(Default)]
-struct Folder {
-    names: BTreeMap<String, u64>,
-    durable: BTreeMap<String, u64>,
-    /// Changes since the last fsync, in order.
-    journal: Vec<NameChange>,
-}
-
-#[derive(Clone)]
-enum NameChange {
-    Insert(String, u64),
-    Remove(String),
-    Rename(String, String),
-}
-
 impl SimDisk {
     /// An empty disk of a terabyte.
     pub fn new(seed: u64) -> SimDisk {
         let mut inodes = BTreeMap::new();
         inodes.insert(ROOT, Inode::Folder(Folder::default()));
         let state = State {
-            random: Random(seed),
+            random: Random::new(seed),
             next_inode: ROOT + 1,
             generation: 0,
             inodes,
@@ -338,6 +311,7 @@ impl SimFile {
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.alive()?;
+        trace::note((Call::Read, self.inode, position, buffer.len()));
         state.fail_if_due(Call::Read, &self.path)?;
         let content = &state.file(self.inode)?.content;
         let start = usize::try_from(position)
@@ -350,6 +324,7 @@ impl DiskFile for SimFile {
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let mut state = self.alive()?;
+        trace::note((Call::Write, self.inode, position, bytes));
         let start = usize::try_from(position).map_err(io::Error::other)?;
         let failed = state.fail_if_due(Call::Write, &self.path);
         let length = state.file(self.inode)?.content.len();
@@ -362,7 +337,7 @@ impl DiskFile for SimFile {
         // Of a write that fails, some bytes may be there.
         let written = match &result {
             Ok(()) => bytes.len(),
-            Err(_) => state.random.below(bytes.len() + 1),
+            Err(_) => state.random.index_below(bytes.len() + 1),
         };
         state.file(self.inode)?.write(&bytes[..written], start);
         result
@@ -382,6 +357,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.alive()?;
+        trace::note((Call::Sync, self.inode));
         let failed = state.fail_if_due(Call::Sync, &self.path);
         let file = state.file(self.inode)?;
         match failed {
@@ -502,6 +478,7 @@ impl State {
     }
 
     fn change(&mut self, folder: u64, change: NameChange) -> io::Result<()> {
+        trace::note((Call::Change, folder, &change));
         self.folder(folder)?.change(change);
         self.changes += 1;
         if self.changes > CHANGES_MAX {
@@ -532,113 +509,6 @@ impl State {
         self.inodes.retain(|inode, entry| {
             reached.contains(inode) || matches!(entry, Inode::File(file) if file.handles > 0)
         });
-    }
-}
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, which is not 0.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
-
-impl Folder {
-    fn change(&mut self, change: NameChange) {
-        apply(&mut self.names, &change);
-        self.journal.push(change);
-    }
-
-    /// A part of the changes, the first ones, got to the disk.
-    fn crash(&mut self, random: &mut Random) {
-        let kept = random.below(self.journal.len() + 1);
-        for change in &self.journal[..kept] {
-            apply(&mut self.durable, change);
-        }
-        self.names = self.durable.clone();
-        self.journal.clear();
-    }
-}
-
-fn apply(names: &mut BTreeMap<String, u64>, change: &NameChange) {
-    match change {
-        NameChange::Insert(name, inode) => {
-            names.insert(name.clone(), *inode);
-        }
-        NameChange::Remove(name) => {
-            names.remove(name);
-        }
-        NameChange::Rename(from, to) => {
-            if let Some(inode) = names.remove(from) {
-                names.insert(to.clone(), inode);
-            }
-        }
-    }
-}
-
-impl File {
-    fn write(&mut self, bytes: &[u8], start: usize) {
-        if bytes.is_empty() {
-            return;
-        }
-        let end = start + bytes.len();
-        if end > self.content.len() {
-            self.content.resize(end, 0);
-        }
-        self.content[start..end].copy_from_slice(bytes);
-        self.dirty.extend(start / PAGE..=(end - 1) / PAGE);
-    }
-
-    fn set_length(&mut self, length: usize) {
-        self.content.resize(length, 0);
-        self.shortest = self.shortest.min(length);
-        self.dirty.retain(|page| page * PAGE < length);
-        // The rest of the last page is zeros now.
-        self.dirty
-            .extend(length.checked_sub(1).map(|last| last / PAGE));
-    }
-
-    fn sync(&mut self) {
-        self.durable.truncate(self.shortest);
-        self.durable.resize(self.content.len(), 0);
-        self.shortest = self.content.len();
-        for page in std::mem::take(&mut self.dirty) {
-            let range = page * PAGE..((page + 1) * PAGE).min(self.content.len());
-            self.durable[range.clone()].copy_from_slice(&self.content[range]);
-        }
-    }
-
-    /// The length is one of those between the last durable and the present one; each dirty page is new or old.
-    fn crash(&mut self, random: &mut Random) {
-        let (old, new) = (self.durable.len(), self.content.len());
-        let length = match random.below(4) {
-            0 => old,
-            1 => new,
-            _ => old.min(new) + random.below(old.abs_diff(new) + 1),
-        };
-        let all_or_none = random.below(3);
-        self.durable.resize(length, 0);
-        for page in std::mem::take(&mut self.dirty) {
-            let kept = match all_or_none {
-                0 => false,
-                1 => true,
-                _ => random.below(2) == 0,
-            };
-            let range = page * PAGE..((page + 1) * PAGE).min(length).min(new);
-            if kept && range.start < range.end {
-                self.durable[range.clone()].copy_from_slice(&self.content[range]);
-            }
-        }
-        self.content = self.durable.clone();
-        self.shortest = length;
-        self.handles = 0;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ pub(crate) struct SimEnv {
     pub(crate) group: Group,
     pub(crate) disk: SimDisk,
     pub(crate) random: Arc<Mutex<Random>>,
-    /// How far this machine's wall clock is off.
-    pub(crate) wall_offset_ms: i64,
+    /// How far this machine's wall clock is off; it may jump.
+    pub(crate) wall_offset_ms: Arc<AtomicI64>,
 }
 
 impl Env for SimEnv {
@@ -47,7 +48,7 @@ impl Env for SimEnv {
 
     fn wall_ms(&self) -> i64 {
         let elapsed = i64::try_from(self.executor.now().0 / 1_000_000).unwrap_or(i64::MAX);
-        WALL_START_MS + self.wall_offset_ms + elapsed
+        WALL_START_MS + self.wall_offset_ms.load(Ordering::Relaxed) + elapsed
     }
 
     fn random(&self) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,11 @@ struct State {
     next_timer: u64,
     tasks: BTreeMap<u64, Task>,
     timers: BTreeMap<(Instant, u64), Waker>,
+    /// Groups that stand still, with their tasks that could go on.
+    paused: BTreeMap<Group, Vec<u64>>,
     polls_now: u64,
+    /// What a task said when it panicked. Nothing goes on after that.
+    panic: Option<String>,
 }
 
 struct Task {
@@ -74,7 +79,9 @@ impl Executor {
             next_timer: 0,
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
+            paused: BTreeMap::new(),
             polls_now: 0,
+            panic: None,
         };
         Executor {
             state: Arc::new(Mutex::new(state)),
@@ -121,6 +128,7 @@ impl Executor {
     /// Ends all tasks of a group where they stand. Not to be called by one of them.
     pub(crate) fn end(&self, group: Group) {
         let mut state = lock(&self.state);
+        state.paused.remove(&group);
         let ids: Vec<u64> = (state.tasks.iter())
             .filter(|(_, task)| task.group == group)
             .map(|(id, _)| *id)
@@ -129,6 +137,22 @@ impl Executor {
         // What they hold may wake others or end timers on its way out.
         drop(state);
         drop(ended);
+    }
+
+    /// Lets a group stand still, as a stopped process does: time passes, and what is sent to it waits.
+    pub(crate) fn pause(&self, group: Group) {
+        lock(&self.state).paused.entry(group).or_default();
+    }
+
+    /// Lets a group go on.
+    pub(crate) fn resume(&self, group: Group) {
+        let held = lock(&self.state).paused.remove(&group);
+        lock(&self.ready).extend(held.into_iter().flatten());
+    }
+
+    /// What a task panicked with, if one did.
+    pub(crate) fn panic(&self) -> Option<String> {
+        lock(&self.state).panic.clone()
     }
 
     /// Completes at `deadline`.
@@ -186,6 +210,9 @@ impl Executor {
     /// Polls one of the tasks that can go on.
     fn poll_one(&self) -> bool {
         let mut state = lock(&self.state);
+        if state.panic.is_some() {
+            return false;
+        }
         let id = {
             let mut ready = lock(&self.ready);
             let index = state.random.below(ready.len() as u64) as usize;
@@ -200,17 +227,32 @@ impl Executor {
             state.polls_now < POLLS_AT_ONE_MOMENT_MAX,
             "tasks spin without time passing"
         );
-        let Some(task) = state.tasks.get_mut(&id) else {
+        let State { tasks, paused, .. } = &mut *state;
+        let Some(task) = tasks.get_mut(&id) else {
             return true;
         };
+        if let Some(held) = paused.get_mut(&task.group) {
+            held.push(id);
+            return true;
+        }
         let Some(mut future) = task.future.take() else {
             return true;
         };
         task.wake.queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&task.wake));
         drop(state);
-        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut context = Context::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
         let mut state = lock(&self.state);
+        let polled = match polled {
+            Ok(polled) => polled,
+            Err(panic) => {
+                state.panic = Some(text_of(&*panic));
+                // What it holds is in no state to be dropped.
+                std::mem::forget(future);
+                return false;
+            }
+        };
         match polled {
             Poll::Ready(()) => {
                 let ended = state.tasks.remove(&id);
@@ -229,6 +271,9 @@ impl Executor {
     /// Moves the clock to the next timer, at most to `deadline`; false once it stands there.
     fn move_clock(&self, deadline: Instant) -> bool {
         let mut state = lock(&self.state);
+        if state.panic.is_some() {
+            return false;
+        }
         state.polls_now = 0;
         let next = state.timers.first_key_value().map(|((at, _), _)| *at);
         let Some(at) = next.filter(|at| *at <= deadline) else {
@@ -292,6 +337,13 @@ impl Drop for Sleep {
     }
 }
 
+/// What a panic says.
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    format!("panic: {}", text.unwrap_or_default())
+}
+
 /// Locks what only this thread uses; the lock is there because futures must be `Send`.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -345,5 +397,35 @@ mod tests {
         executor.end(ended);
         executor.run_for(Duration::from_millis(10));
         assert_eq!(*lock(&count), BTreeMap::from([(ended, 11), (kept, 21)]));
+    }
+
+    #[test]
+    fn a_paused_group_goes_on_where_it_stood() {
+        let executor = Executor::new(Random::new(1));
+        let group = executor.group();
+        let count = Arc::new(Mutex::new(0));
+        let (sleeper, counted) = (executor.clone(), Arc::clone(&count));
+        executor.spawn(group, async move {
+            loop {
+                *lock(&counted) += 1;
+                sleeper.sleep(Duration::from_millis(1)).await;
+            }
+        });
+        executor.run_for(Duration::from_millis(10));
+        executor.pause(group);
+        executor.run_for(Duration::from_millis(10));
+        assert_eq!(*lock(&count), 11);
+        executor.resume(group);
+        executor.run_for(Duration::from_millis(10));
+        assert_eq!(*lock(&count), 22);
+    }
+
+    #[test]
+    fn a_panic_stops_everything_and_is_told() {
+        let executor = Executor::new(Random::new(1));
+        let group = executor.group();
+        executor.spawn(group, async { panic!("this test's own") });
+        executor.run_for(Duration::from_millis(10));
+        assert_eq!(executor.panic().as_deref(), Some("panic: this test's own"));
     }
 }

@@ -1,11 +1,30 @@
 //! What clients were told, in the order in which they learned it. Facts only; the invariants judge them.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::executor::lock;
+use crate::trace;
+
+/// A partition of one incarnation of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PartitionName {
+    /// The topic's name.
+    pub topic: String,
+    /// The topic's id, as Kafka prints it: a topic that is made again has another.
+    pub topic_id: String,
+    /// The partition's index.
+    pub partition: i32,
+}
+
+impl fmt::Display for PartitionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{} ({})", self.topic, self.partition, self.topic_id)
+    }
+}
 
 /// Something that a client was told, or did without being told how it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
     /// The acks=all answer to a batch.
     Acknowledged {
@@ -14,7 +33,7 @@ pub(crate) enum Event {
         /// Whether every value may be in the log only once.
         idempotent: bool,
         /// Where it went.
-        partition: i32,
+        partition: PartitionName,
         /// The offset of its first record.
         offset: i64,
         /// The values of its records.
@@ -23,7 +42,7 @@ pub(crate) enum Event {
     /// What a consumer was shown.
     Fetched {
         /// Where it read.
-        partition: i32,
+        partition: PartitionName,
         /// The epoch that it named and the leader confirmed.
         leader_epoch: i32,
         /// How many events there were when it asked.
@@ -38,7 +57,7 @@ pub(crate) enum Event {
     /// What ListOffsets gave as the end of a partition.
     EndOffset {
         /// Of which partition.
-        partition: i32,
+        partition: PartitionName,
         /// The epoch that was named and the leader confirmed.
         leader_epoch: i32,
         /// How many events there were when it was asked for.
@@ -46,12 +65,21 @@ pub(crate) enum Event {
         /// Exclusive end.
         offset: i64,
     },
+    /// A question that named an epoch in which nobody leads was answered.
+    Unfenced {
+        /// About which partition.
+        partition: PartitionName,
+        /// The epoch that it named.
+        leader_epoch: i32,
+    },
     /// A consumer that goes on where it stopped was told that there is no such offset.
     OutOfRange {
         /// Where it read.
-        partition: i32,
+        partition: PartitionName,
         /// The epoch that it named.
         leader_epoch: i32,
+        /// Where the log starts.
+        log_start_offset: i64,
         /// Where it had read to.
         position: i64,
     },
@@ -106,6 +134,7 @@ impl History {
     /// Adds one.
     pub(crate) fn push(&self, event: Event) {
         tracing::trace!(?event, "learned");
+        trace::note(&event);
         lock(&self.events).push(event);
     }
 

@@ -4,6 +4,7 @@
 
 mod client;
 mod cluster;
+mod convergence;
 mod disk;
 mod env;
 mod executor;
@@ -17,10 +18,18 @@ mod network;
 mod observation;
 mod peer;
 mod random;
+mod regressions;
+mod runner;
 mod serving;
+mod shape;
+mod shrink;
 mod simulation;
+mod trace;
 
 pub use disk::{Call, Fault, SimDisk, SimFile, SimLock};
-pub use faults::Profile;
+pub use faults::{Kind, Kinds, Profile};
 pub use log_time::SimulatedTime;
-pub use simulation::{Failure, Plan, Report, run};
+pub use regressions::REGRESSIONS;
+pub use runner::{Going, Outcome, run_all, threads};
+pub use shrink::shrink;
+pub use simulation::{Failure, Plan, Report, STEPS, run};

@@ -1,65 +1,91 @@
-//! `taffrail-sim --seed N --steps M`: runs one seed, or as many as `--seeds` says from there on, and tells how they went.
+//! Runs seeds and tells how they went: one with all of its logs, or thousands on all cores.
+
+mod arguments;
+#[cfg(feature = "mutants")]
+mod mutants;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use taffrail_sim::{Plan, SimulatedTime, run};
+use taffrail_sim::{Failure, Going, Plan, SimulatedTime, run_all, shrink};
 use tracing_subscriber::EnvFilter;
 
-const USAGE: &str = "taffrail-sim --seed N [--seeds COUNT] [--steps M] [--log FILTER]";
+use arguments::Arguments;
 
-struct Arguments {
-    seed: u64,
-    seeds: u64,
-    steps: u32,
-    log: Option<String>,
-}
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// How many failures are made smaller: each takes some dozen runs.
+const SHRUNK_MAX: usize = 3;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let arguments = arguments(std::env::args().skip(1))?;
-    if let Some(filter) = &arguments.log {
-        tracing_subscriber::fmt()
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    match &arguments.log {
+        Some(filter) => tracing_subscriber::fmt()
             .with_timer(SimulatedTime)
             .with_env_filter(EnvFilter::try_new(filter)?)
             .with_writer(std::io::stderr)
-            .init();
+            .init(),
+        // A panic is a failure like others, and told as one.
+        None => std::panic::set_hook(Box::new(|_| {})),
     }
-    let mut failed = 0;
-    for seed in arguments.seed..arguments.seed + arguments.seeds {
-        let steps = arguments.steps;
-        match run(Plan { seed, steps }) {
-            Ok(report) => println!("seed {seed}: {report:?}"),
-            Err(failure) => {
-                println!("{failure}");
-                failed += 1;
-            }
-        }
+    #[cfg(feature = "mutants")]
+    if arguments.mutants {
+        return Ok(mutants::run(&arguments));
     }
-    Ok(if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(run_seeds(&arguments))
 }
 
-fn arguments(mut words: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
-    let mut arguments = Arguments {
-        seed: 0,
-        seeds: 1,
-        steps: 40,
-        log: None,
-    };
-    while let Some(word) = words.next() {
-        let value = words
-            .next()
-            .with_context(|| format!("{word} needs a value: {USAGE}"))?;
-        match word.as_str() {
-            "--seed" => arguments.seed = value.parse().context("--seed")?,
-            "--seeds" => arguments.seeds = value.parse().context("--seeds")?,
-            "--steps" => arguments.steps = value.parse().context("--steps")?,
-            "--log" => arguments.log = Some(value),
-            _ => bail!("{word} is not known: {USAGE}"),
+fn run_seeds(arguments: &Arguments) -> ExitCode {
+    let begun = Instant::now();
+    let mut told = begun;
+    let (mut done, mut acknowledged, mut failures) = (0, 0, Vec::new());
+    let plans = (arguments.seed..arguments.seed + arguments.seeds).map(|seed| Plan {
+        seed,
+        ..arguments.plan
+    });
+    run_all(plans, arguments.threads, |outcome| {
+        done += 1;
+        match outcome {
+            Ok(report) => {
+                acknowledged += report.acknowledged;
+                if arguments.seeds == 1 {
+                    println!("{report:?}");
+                }
+            }
+            Err(failure) => {
+                println!("{failure}");
+                failures.push(*failure);
+            }
         }
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            tell(done, arguments.seeds, failures.len(), begun.elapsed());
+        }
+        Going::On
+    });
+    tell(done, arguments.seeds, failures.len(), begun.elapsed());
+    println!("{acknowledged} batches were acknowledged");
+    if failures.is_empty() {
+        return ExitCode::SUCCESS;
     }
-    Ok(arguments)
+    tell_failures(failures, arguments.shrink);
+    ExitCode::FAILURE
+}
+
+fn tell(done: u64, of: u64, failed: usize, elapsed: Duration) {
+    let rate = done as f64 * 60.0 / elapsed.as_secs_f64().max(0.001);
+    println!("{done} of {of} seeds, {failed} failed, {rate:.0} a minute");
+}
+
+fn tell_failures(mut failures: Vec<Failure>, shrinks: bool) {
+    failures.sort_by_key(|failure| failure.plan.seed);
+    println!("failed:");
+    for (number, failure) in failures.into_iter().enumerate() {
+        let failure = if shrinks && number < SHRUNK_MAX {
+            *shrink(Box::new(failure))
+        } else {
+            failure
+        };
+        println!("{failure}");
+    }
 }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::executor::{Executor, lock};
 use crate::random::Random;
+use crate::trace;
 
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_RETRY: Duration = Duration::from_millis(100);
 
 /// A computer in the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Machine(pub u32);
 
 /// The network. Clones are the same one.
@@ -35,6 +36,8 @@ struct State {
     listeners: BTreeMap<(String, u16), Listener>,
     /// Ways on which nothing arrives, each in one direction.
     cuts: BTreeSet<(Machine, Machine)>,
+    /// Ways on which everything takes so much longer, each in one direction.
+    slow: BTreeMap<(Machine, Machine), Duration>,
     links: Vec<Weak<Link>>,
     /// Most frames take up to this long.
     delay: Duration,
@@ -79,6 +82,7 @@ impl Network {
             random,
             listeners: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            slow: BTreeMap::new(),
             links: Vec::new(),
             delay: Duration::from_millis(1),
             slow_percent: 2,
@@ -148,9 +152,18 @@ impl Network {
         lock(&self.state).cuts.insert((from, to));
     }
 
-    /// All ways are open again.
+    /// From now on what `from` sends to `to` takes so much longer.
+    pub(crate) fn slow_down(&self, from: Machine, to: Machine, delay: Duration) {
+        lock(&self.state).slow.insert((from, to), delay);
+    }
+
+    /// All ways are open and fast again.
     pub(crate) fn heal(&self) {
-        lock(&self.state).cuts.clear();
+        {
+            let mut state = lock(&self.state);
+            state.cuts.clear();
+            state.slow.clear();
+        }
         for link in self.links() {
             for pipe in lock(&link.pipes).iter_mut() {
                 pipe.wake();
@@ -176,7 +189,7 @@ impl Network {
     pub(crate) async fn connect(&self, from: Machine, host: &str, port: u16) -> io::Result<Socket> {
         let deadline = self.executor.now() + CONNECT_TIMEOUT;
         loop {
-            let delay = self.draw_delay();
+            let delay = self.draw_delay(None);
             self.executor.sleep(delay).await;
             if let Some(connected) = self.try_connect(from, host, port) {
                 return connected;
@@ -231,13 +244,15 @@ impl Network {
         lock(&self.state).cuts.contains(&(from, to))
     }
 
-    fn draw_delay(&self) -> Duration {
+    fn draw_delay(&self, way: Option<(Machine, Machine)>) -> Duration {
         let mut state = lock(&self.state);
         let percent = state.slow_percent;
         let factor = if state.random.chance(percent) { 10 } else { 1 };
         let limit = u64::try_from(state.delay.as_nanos()).unwrap_or(u64::MAX) * factor;
         // Never at once: time has to pass when two talk to each other.
-        Duration::from_nanos(50_000 + state.random.below(limit))
+        let delay = Duration::from_nanos(50_000 + state.random.below(limit));
+        let slow = way.and_then(|way| state.slow.get(&way));
+        delay + slow.copied().unwrap_or_default()
     }
 }
 
@@ -255,9 +270,14 @@ impl Socket {
         self.link.machines[1 - self.end]
     }
 
+    /// The way of what is sent.
+    fn way(&self) -> (Machine, Machine) {
+        (self.link.machines[self.end], self.other_machine())
+    }
+
     /// Sends a frame, length prefix included. Whether it arrives only an answer can tell.
     pub(crate) fn send(&self, frame: Vec<u8>) -> io::Result<()> {
-        let delay = self.network.draw_delay();
+        let delay = self.network.draw_delay(Some(self.way()));
         let now = self.network.executor.now();
         let mut pipes = lock(&self.link.pipes);
         if pipes[self.end].closed.is_some_and(|at| at <= now) {
@@ -292,6 +312,7 @@ impl Socket {
             .is_some_and(|(arrival, _)| *arrival <= now)
             && let Some((_, frame)) = pipe.frames.pop_front()
         {
+            trace::note(("arrived", now.0, self.way(), &frame));
             return Poll::Ready(Ok(frame));
         }
         let next = match (pipe.frames.front(), pipe.closed) {
@@ -315,7 +336,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let delay = self.network.draw_delay();
+        let delay = self.network.draw_delay(Some(self.way()));
         let arrival = self.network.executor.now() + delay;
         let mut pipes = lock(&self.link.pipes);
         let pipe = &mut pipes[1 - self.end];

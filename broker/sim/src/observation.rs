@@ -2,7 +2,7 @@
 //! clients were told.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taffrail_log::Disk;
 use taffrail_node::{AdminState, PartitionEntry};
@@ -10,10 +10,7 @@ use taffrail_protocol::records::{BATCH_HEADER_LENGTH, BatchHeader, Batches, Reco
 
 use crate::cluster::{Cluster, LOG_DIRECTORIES};
 use crate::disk::SimDisk;
-use crate::history::History;
-
-/// Topic and partition.
-pub(crate) type PartitionName = (String, i32);
+use crate::history::{History, PartitionName};
 
 /// One look at the cluster.
 pub(crate) struct Observation {
@@ -80,10 +77,15 @@ impl Observation {
             let disk = cluster.disk(state.broker_id as usize);
             for topic in &state.topics {
                 for partition in &topic.partitions {
-                    if let Some(log) = replica_log(disk, &topic.name, partition) {
+                    let name = PartitionName {
+                        topic: topic.name.clone(),
+                        topic_id: topic.topic_id.clone(),
+                        partition: partition.partition,
+                    };
+                    if let Some(log) = replica_log(disk, &name, partition) {
                         observation
                             .replicas
-                            .entry((topic.name.clone(), partition.partition))
+                            .entry(name)
                             .or_default()
                             .insert(state.broker_id, log);
                     }
@@ -91,6 +93,11 @@ impl Observation {
             }
         }
         observation
+    }
+
+    /// What a broker says, if it runs.
+    pub(crate) fn state_of(&self, broker: i32) -> Option<&AdminState> {
+        self.states.iter().find(|state| state.broker_id == broker)
     }
 
     /// The state of the broker that knows most of the metadata.
@@ -103,7 +110,11 @@ impl Observation {
         state: &AdminState,
     ) -> impl Iterator<Item = (PartitionName, &PartitionEntry)> {
         state.topics.iter().flat_map(|topic| {
-            let named = |partition: &PartitionEntry| (topic.name.clone(), partition.partition);
+            let named = |partition: &PartitionEntry| PartitionName {
+                topic: topic.name.clone(),
+                topic_id: topic.topic_id.clone(),
+                partition: partition.partition,
+            };
             topic
                 .partitions
                 .iter()
@@ -112,11 +123,21 @@ impl Observation {
     }
 }
 
-fn replica_log(disk: &SimDisk, topic: &str, partition: &PartitionEntry) -> Option<ReplicaLog> {
+fn replica_log(
+    disk: &SimDisk,
+    name: &PartitionName,
+    partition: &PartitionEntry,
+) -> Option<ReplicaLog> {
     let local = partition.local.as_ref()?;
-    let folder = format!("{topic}-{}", partition.partition);
+    let folder = format!("{}-{}", name.topic, name.partition);
     let folders = LOG_DIRECTORIES.map(|directory| Path::new(directory).join(&folder));
+    // One of the same name may be of a topic that is no more.
+    let is_of_topic = |folder: &PathBuf| {
+        let metadata = disk.read(&folder.join("partition.metadata"));
+        metadata.is_ok_and(|text| String::from_utf8_lossy(&text).contains(&name.topic_id))
+    };
     let (folder, mut entries) = (folders.into_iter())
+        .filter(is_of_topic)
         .find_map(|folder| Some((folder.clone(), disk.list(&folder).ok()?)))?;
     entries.sort();
     let mut batches: Vec<StoredBatch> = Vec::new();

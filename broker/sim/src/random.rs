@@ -25,6 +25,12 @@ impl Random {
         self.next() % limit.max(1)
     }
 
+    /// As [`Self::below`], for what is counted in memory.
+    pub(crate) fn index_below(&mut self, limit: usize) -> usize {
+        // What is below a usize fits into one.
+        self.below(limit as u64) as usize
+    }
+
     /// A number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
@@ -37,8 +43,7 @@ impl Random {
 
     /// One of the items; none of none.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        let index = usize::try_from(self.below(items.len() as u64)).ok()?;
-        items.get(index)
+        items.get(self.index_below(items.len()))
     }
 
     /// A stream of its own.

@@ -8,21 +8,29 @@ use std::time::Duration;
 
 use taffrail_core::config::ConfigMap;
 use taffrail_core::time::Instant;
-use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
+use taffrail_protocol::messages::create_topics_request::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
 
-use crate::client::{self, Client, ClientEnv, Producing};
+use crate::client::{self, Administration, Client, ClientEnv, Producing};
 use crate::cluster::Cluster;
-use crate::faults::{Faults, Profile};
+use crate::convergence;
+use crate::executor::text_of;
+use crate::faults::{Faults, Kinds, Profile};
 use crate::history::History;
 use crate::invariants::{self, Invariant};
 use crate::network::Machine;
 use crate::observation::Observation;
 use crate::random::Random;
+use crate::shape::Shape;
+use crate::trace;
 
 /// The topic that producers and consumers work on.
-pub(crate) const TOPIC: &str = "orders";
-const PARTITIONS: i32 = 2;
-const BROKERS: u32 = 3;
+const TOPIC: &str = "orders";
+/// The topic that comes and goes.
+const PASSING_TOPIC: &str = "passing";
+/// What all topics have.
+pub(crate) const MIN_INSYNC_REPLICAS: usize = 2;
 
 /// How often the brokers are asked for their state.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -32,32 +40,73 @@ const SETUP_PATIENCE: Duration = Duration::from_secs(60);
 /// connection, a fetch, a rebalance) is below ten seconds, and they follow on each other.
 const HEALING_PATIENCE: Duration = Duration::from_secs(90);
 
+/// How many steps a seed has unless it is said: enough that several faults meet.
+pub const STEPS: u32 = 20;
+
 /// What is simulated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
     /// Faults and other events.
     pub steps: u32,
+    /// Kinds of fault that are left out.
+    pub without: Kinds,
+    /// A fault that is planted in the product.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<taffrail_mutants::Mutant>,
+}
+
+impl Plan {
+    /// Everything that a seed brings, for so many steps.
+    pub fn new(seed: u64, steps: u32) -> Plan {
+        Plan {
+            seed,
+            steps,
+            without: Kinds::default(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// As arguments of the command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--seed {} --steps {}", self.seed, self.steps)?;
+        if self.without != Kinds::default() {
+            let names: Vec<&str> = self.without.iter().map(|kind| kind.name()).collect();
+            write!(f, " --without {}", names.join(","))?;
+        }
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = self.mutant {
+            write!(f, " --mutant {}", mutant.name())?;
+        }
+        Ok(())
+    }
 }
 
 /// What happened in a simulation that went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// What was simulated.
+    pub plan: Plan,
     /// Which faults there were.
     pub profile: Profile,
+    /// How many brokers there were.
+    pub brokers: u32,
     /// Acknowledged batches.
     pub acknowledged: usize,
     /// Everything that clients learned.
     pub events: usize,
     /// Simulated time at the end.
     pub ended_at: Instant,
-    /// Equal for equal runs: the metadata's hash at the end.
-    pub metadata_hash: String,
+    /// Equal for equal runs: a hash of all that went over the network, to disks and to clients.
+    pub trace: u64,
 }
 
 /// What went wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What was simulated.
     pub plan: Plan,
@@ -65,6 +114,8 @@ pub struct Failure {
     pub step: Option<u32>,
     /// Simulated time.
     pub at: Instant,
+    /// Which invariant does not hold, or what was waited for.
+    pub subject: String,
     /// One sentence.
     pub reason: String,
 }
@@ -76,192 +127,266 @@ impl fmt::Display for Failure {
             .map_or_else(|| "peace".to_owned(), |step| format!("step {step}"));
         write!(
             f,
-            "seed {}, {step}, {:.3} s: {}\nreplay with: cargo run -p taffrail-sim -- --seed {} --steps {} --log debug",
+            "seed {}, {step}, {:.3} s: {}: {}\nreplay with: cargo run --release -p taffrail-sim -- {} --log debug",
             self.plan.seed,
             self.at.0 as f64 / 1e9,
+            self.subject,
             self.reason,
-            self.plan.seed,
-            self.plan.steps
+            self.plan
         )
+    }
+}
+
+/// What is wrong, before it is known where.
+pub(crate) struct Wrong {
+    /// As in [`Failure`].
+    pub subject: String,
+    /// As in [`Failure`].
+    pub reason: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Wrong {
+        Wrong {
+            subject: subject.into(),
+            reason: reason.into(),
+        }
     }
 }
 
 /// Runs one seed.
 pub fn run(plan: Plan) -> Result<Report, Box<Failure>> {
-    let place = Arc::new(Mutex::new((None, Instant::ZERO)));
-    let noted = Arc::clone(&place);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        Simulation::new(plan, noted).and_then(Simulation::run)
-    }));
-    let reason = match outcome {
+    trace::begin(plan.seed);
+    #[cfg(feature = "mutants")]
+    taffrail_mutants::plant(plan.mutant);
+    let mut simulation = Simulation::new(plan);
+    let outcome = catch_unwind(AssertUnwindSafe(|| simulation.run()));
+    let (step, at) = (simulation.step, simulation.cluster.executor.now());
+    let wrong = match outcome {
         Ok(Ok(report)) => return Ok(report),
-        Ok(Err(reason)) => reason,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            format!("panic: {}", text.unwrap_or_default())
-        }
+        Ok(Err(wrong)) => wrong,
+        Err(panic) => Wrong::new("panic", text_of(&*panic)),
     };
-    let (step, at) = *crate::executor::lock(&place);
+    if wrong.subject == "panic" {
+        // What has panicked is in no state to be taken apart.
+        std::mem::forget(simulation);
+    }
     Err(Box::new(Failure {
         plan,
         step,
         at,
-        reason,
+        subject: wrong.subject,
+        reason: wrong.reason,
     }))
 }
 
 struct Simulation {
     plan: Plan,
     random: Random,
+    shape: Shape,
+    profile: Profile,
     cluster: Cluster,
     faults: Faults,
     invariants: Vec<Box<dyn Invariant>>,
     history: History,
     clients: ClientEnv,
+    /// Tells who administrates, and then all other clients, to come to an end.
+    peace: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
-    /// Where the simulation is, for the report of a failure.
-    place: Arc<Mutex<(Option<u32>, Instant)>>,
+    /// Which step it is in.
+    step: Option<u32>,
 }
 
 impl Simulation {
-    fn new(plan: Plan, place: Arc<Mutex<(Option<u32>, Instant)>>) -> Result<Simulation, String> {
+    fn new(plan: Plan) -> Simulation {
         let mut random = Random::new(plan.seed);
         let profile = Profile::of_seed(plan.seed);
+        let shape = Shape::draw(&mut random);
         let mut settings = ConfigMap::new();
         if profile == Profile::FlushedPowerLoss {
             settings.insert("taffrail.flush".to_owned(), "ack".to_owned());
         }
-        let cluster = Cluster::new(BROKERS, &settings, random.fork());
+        let cluster = Cluster::new(shape.brokers, shape.late, &settings, random.fork());
         let history = History::default();
         let stopping = Arc::new(AtomicBool::new(false));
         let clients = ClientEnv {
             executor: cluster.executor.clone(),
             network: cluster.network.clone(),
-            machine: Machine(BROKERS),
+            machine: Machine(shape.brokers),
             group: cluster.executor.group(),
-            bootstrap: (0..cluster.size())
+            bootstrap: (cluster.joined().into_iter())
                 .map(|broker| cluster.client_address(broker))
                 .collect(),
             random: Arc::new(Mutex::new(random.fork())),
             history: history.clone(),
             stopping: Arc::clone(&stopping),
             topic: TOPIC,
-            partitions: PARTITIONS,
+            partitions: shape.partitions,
+            passing: false,
         };
-        let faults = Faults::new(profile, random.fork());
-        Ok(Simulation {
+        let faults = Faults::new(profile, plan.without, random.fork());
+        Simulation {
             plan,
             random,
+            shape,
+            profile,
             cluster,
             faults,
             invariants: invariants::all(),
             history,
             clients,
+            peace: Arc::new(AtomicBool::new(false)),
             stopping,
-            place,
-        })
+            step: None,
+        }
     }
 
-    fn run(mut self) -> Result<Report, String> {
+    fn run(&mut self) -> Result<Report, Wrong> {
         self.set_up()?;
         self.start_clients();
         for step in 0..self.plan.steps {
-            crate::executor::lock(&self.place).0 = Some(step);
+            self.step = Some(step);
             let pause = Duration::from_millis(self.random.between(20, 1200));
             self.pass(pause)?;
             self.look(true)?;
             self.faults.disturb(&mut self.cluster);
+            self.wait_for_stop()?;
         }
-        crate::executor::lock(&self.place).0 = None;
+        self.step = None;
         self.make_peace()?;
         self.look(true)?;
+        self.read_back()?;
         Ok(Report {
-            profile: self.faults.profile(),
+            plan: self.plan,
+            profile: self.profile,
+            brokers: self.shape.brokers,
             acknowledged: self.history.acknowledgements(),
             events: self.history.len(),
             ended_at: self.cluster.executor.now(),
-            metadata_hash: self
-                .cluster
-                .state(0)
-                .map_or_else(String::new, |state| state.metadata_hash),
+            trace: trace::hash(),
         })
     }
 
-    fn set_up(&mut self) -> Result<(), String> {
-        for broker in 0..self.cluster.size() {
+    fn set_up(&mut self) -> Result<(), Wrong> {
+        for broker in self.cluster.joined() {
             self.cluster.start(broker);
         }
         self.wait_until("the cluster forms", SETUP_PATIENCE, |simulation| {
-            (0..simulation.cluster.size()).find_map(|broker| {
-                let missing = simulation.cluster.not_ready(broker)?;
-                Some(format!("broker {broker} {missing}"))
-            })
+            convergence::not_ready(&simulation.cluster)
         })?;
         let mut client = Client::new(self.clients.clone());
-        let created =
-            self.cluster
-                .executor
-                .block_on(self.clients.group, SETUP_PATIENCE, async move {
-                    let request = CreateTopicsRequest {
-                        topics: vec![CreatableTopic {
-                            name: TOPIC.to_owned(),
-                            num_partitions: PARTITIONS,
-                            replication_factor: 3,
-                            ..CreatableTopic::default()
-                        }],
-                        timeout_ms: 10_000,
-                        ..CreateTopicsRequest::default()
-                    };
-                    let called = client.call_any(&request, 5, Duration::from_secs(15)).await;
-                    let (response, _) = called.map_err(|error| error.to_string())?;
-                    match response.topics.first() {
-                        Some(topic) if topic.error_code == 0 => Ok(()),
-                        answer => Err(format!("{answer:?}")),
-                    }
-                });
-        created
-            .unwrap_or_else(|| Err("no answer".to_owned()))
-            .map_err(|reason| format!("the topic was not created: {reason}"))
+        let configs = (self.shape.configs.iter())
+            .map(|(name, value)| CreatableTopicConfig {
+                name: name.clone(),
+                value: Some(value.clone()),
+            })
+            .collect();
+        let request = CreateTopicsRequest {
+            topics: vec![CreatableTopic {
+                name: TOPIC.to_owned(),
+                num_partitions: self.shape.partitions,
+                replication_factor: 3,
+                configs,
+                ..CreatableTopic::default()
+            }],
+            timeout_ms: 10_000,
+            ..CreateTopicsRequest::default()
+        };
+        let creating = async move {
+            let called = client.call_any(&request, 5, Duration::from_secs(15)).await;
+            let (response, _) = called.map_err(|error| error.to_string())?;
+            match response.topics.first() {
+                Some(topic) if topic.error_code == 0 => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
+        };
+        let created = self
+            .cluster
+            .executor
+            .block_on(self.clients.group, SETUP_PATIENCE, creating)
+            .unwrap_or_else(|| Err("no answer".to_owned()));
+        created.map_err(|reason| Wrong::new("the topic was not created", reason))
     }
 
     fn start_clients(&mut self) {
-        let mut machine = BROKERS;
-        let mut env = |random: &mut Random| {
-            machine += 1;
-            ClientEnv {
-                machine: Machine(machine),
-                random: Arc::new(Mutex::new(random.fork())),
-                ..self.clients.clone()
-            }
-        };
         let executor = self.cluster.executor.clone();
         let group = self.clients.group;
         for number in 0..3 {
             let producing = Producing {
                 number,
                 idempotent: number != 2,
+                uniform: self.shape.uniform,
                 pause_ms_max: self.random.between(40, 600),
             };
-            executor.spawn(group, client::produce(env(&mut self.random), producing));
+            let env = self.client_env();
+            executor.spawn(group, client::produce(env, producing));
         }
         for _ in 0..2 {
-            executor.spawn(group, client::consume(env(&mut self.random)));
+            let env = self.client_env();
+            executor.spawn(group, client::consume(env));
         }
-        executor.spawn(
-            group,
-            client::commit(env(&mut self.random), "committer".to_owned()),
-        );
+        let env = self.client_env();
+        executor.spawn(group, client::commit(env, "committer".to_owned()));
         for _ in 0..2 {
-            executor.spawn(
-                group,
-                client::take_part(env(&mut self.random), "members".to_owned()),
-            );
+            let env = self.client_env();
+            executor.spawn(group, client::take_part(env, "members".to_owned()));
+        }
+        if self.shape.changes {
+            self.start_changes();
+        }
+    }
+
+    /// Who administrates, and who uses the topic that comes and goes.
+    fn start_changes(&mut self) {
+        let executor = self.cluster.executor.clone();
+        let group = self.clients.group;
+        let administration = Administration {
+            passing: PASSING_TOPIC,
+            // Of fewer replicas none may be left that had a record when the power failed.
+            replication_min: if self.profile == Profile::PowerLoss {
+                3
+            } else {
+                1
+            },
+            brokers: self.shape.brokers,
+            stopping: Arc::clone(&self.peace),
+        };
+        let env = self.client_env();
+        executor.spawn(group, client::administrate(env, administration));
+        let producing = Producing {
+            number: 3,
+            idempotent: false,
+            uniform: false,
+            pause_ms_max: self.random.between(100, 600),
+        };
+        let env = self.passing_env();
+        executor.spawn(group, client::produce(env, producing));
+        let env = self.passing_env();
+        executor.spawn(group, client::consume(env));
+    }
+
+    /// A machine of its own for one client.
+    fn client_env(&mut self) -> ClientEnv {
+        let machine = self.clients.machine;
+        self.clients.machine = Machine(machine.0 + 1);
+        ClientEnv {
+            machine,
+            random: Arc::new(Mutex::new(self.random.fork())),
+            ..self.clients.clone()
+        }
+    }
+
+    fn passing_env(&mut self) -> ClientEnv {
+        ClientEnv {
+            topic: PASSING_TOPIC,
+            partitions: client::PASSING_PARTITIONS_MAX as i32,
+            passing: true,
+            ..self.client_env()
         }
     }
 
     /// Lets time pass, with a look at the brokers now and then.
-    fn pass(&mut self, duration: Duration) -> Result<(), String> {
+    fn pass(&mut self, duration: Duration) -> Result<(), Wrong> {
         let end = self.cluster.executor.now() + duration;
         while self.cluster.executor.now() < end {
             let until = (self.cluster.executor.now() + LOOK_EVERY).min(end);
@@ -271,12 +396,28 @@ impl Simulation {
         Ok(())
     }
 
+    /// A broker that stops in order is given the time for it.
+    fn wait_for_stop(&mut self) -> Result<(), Wrong> {
+        while let Some(broker) = self.cluster.stopping() {
+            self.pass(LOOK_EVERY)?;
+            if let Some(ending) = self.cluster.end_stopped(broker) {
+                self.faults.note_end(broker, ending);
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the invariants.
-    fn look(&mut self, at_logs: bool) -> Result<(), String> {
-        crate::executor::lock(&self.place).1 = self.cluster.executor.now();
-        for broker in 0..self.cluster.size() {
+    fn look(&mut self, at_logs: bool) -> Result<(), Wrong> {
+        if let Some(panic) = self.cluster.executor.panic() {
+            return Err(Wrong::new("panic", panic));
+        }
+        for broker in self.cluster.joined() {
             if let Some(reason) = self.cluster.failure(broker) {
-                return Err(format!("broker {broker}: {reason}"));
+                return Err(Wrong::new(
+                    "a broker gave up",
+                    format!("{broker}: {reason}"),
+                ));
             }
         }
         let seen = if at_logs {
@@ -288,20 +429,17 @@ impl Simulation {
         for invariant in &mut self.invariants {
             invariant
                 .check(&seen)
-                .map_err(|wrong| format!("{}: {wrong}", invariant.name()))?;
+                .map_err(|wrong| Wrong::new(invariant.name(), wrong))?;
         }
         Ok(())
     }
 
     /// All faults end: replicas must converge, and what was possible before must be possible again.
-    fn make_peace(&mut self) -> Result<(), String> {
-        self.cluster.network.heal();
-        self.cluster.network.set_delay(Duration::from_millis(1), 0);
-        for broker in 0..self.cluster.size() {
-            self.cluster.start(broker);
-        }
+    fn make_peace(&mut self) -> Result<(), Wrong> {
+        self.peace.store(true, Ordering::Relaxed);
+        self.faults.make_peace(&mut self.cluster);
         self.wait_until("the ISRs fill up", HEALING_PATIENCE, |simulation| {
-            simulation.not_healed()
+            convergence::not_healed(&simulation.cluster, &simulation.history)
         })?;
         let before = self.history.acknowledgements();
         self.wait_until("produce works again", HEALING_PATIENCE, |simulation| {
@@ -311,53 +449,21 @@ impl Simulation {
         self.stopping.store(true, Ordering::Relaxed);
         self.pass(Duration::from_secs(2))?;
         self.wait_until("the replicas converge", HEALING_PATIENCE, |simulation| {
-            simulation.not_healed().or_else(|| simulation.not_equal())
+            let (cluster, history) = (&simulation.cluster, &simulation.history);
+            convergence::not_healed(cluster, history)
+                .or_else(|| convergence::not_equal(cluster, history))
         })
     }
 
-    fn not_healed(&self) -> Option<String> {
-        for broker in 0..self.cluster.size() {
-            if let Some(missing) = self.cluster.not_ready(broker) {
-                return Some(format!("broker {broker} {missing}"));
-            }
-        }
-        let seen = Observation::of_states(&self.cluster, &self.history);
-        let index = seen.newest()?.metadata_index;
-        for state in &seen.states {
-            if state.metadata_index != index {
-                return Some(format!(
-                    "broker {} has the metadata up to {} of {index}",
-                    state.broker_id, state.metadata_index
-                ));
-            }
-            for ((topic, partition), entry) in Observation::partitions(state) {
-                if entry.leader.is_none() || entry.isr.len() < entry.replicas.len() {
-                    return Some(format!(
-                        "{topic}-{partition}: leader {:?}, ISR {:?} of {:?}",
-                        entry.leader, entry.isr, entry.replicas
-                    ));
-                }
-            }
-        }
-        None
-    }
-
-    /// Which replica does not have the same as the first one.
-    fn not_equal(&self) -> Option<String> {
-        let seen = Observation::of_everything(&self.cluster, &self.history);
-        for ((topic, partition), replicas) in &seen.replicas {
-            let ends: Vec<(i64, i64)> = (replicas.values())
-                .map(|log| (log.high_watermark, log.log_end_offset))
-                .collect();
-            let first = ends.first()?;
-            let settled = first.0 == first.1 && ends.iter().all(|end| end == first);
-            if !settled || replicas.len() != BROKERS as usize {
-                return Some(format!(
-                    "{topic}-{partition}: high watermarks and log ends are {ends:?}"
-                ));
-            }
-        }
-        None
+    /// A new consumer finds everything that was acknowledged and is not deleted.
+    fn read_back(&mut self) -> Result<(), Wrong> {
+        let reading = client::read_back(self.client_env());
+        let executor = self.cluster.executor.clone();
+        let read = executor.block_on(self.clients.group, HEALING_PATIENCE, reading);
+        let read = read.unwrap_or_else(|| Err("it did not come to an end".to_owned()));
+        let read = read.map_err(|reason| Wrong::new("the topic cannot be read", reason))?;
+        convergence::not_read(&read, &self.history)
+            .map_or(Ok(()), |wrong| Err(Wrong::new("full read-back", wrong)))
     }
 
     /// Waits until nothing is missing any more.
@@ -366,11 +472,14 @@ impl Simulation {
         what: &str,
         patience: Duration,
         missing: impl Fn(&Simulation) -> Option<String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         let deadline = self.cluster.executor.now() + patience;
         while let Some(reason) = missing(self) {
             if self.cluster.executor.now() >= deadline {
-                return Err(format!("waited {patience:?} until {what}: {reason}"));
+                return Err(Wrong::new(
+                    format!("waited {patience:?} until {what}"),
+                    reason,
+                ));
             }
             self.pass(Duration::from_millis(200))?;
         }

@@ -44,6 +44,7 @@ pub(crate) async fn take_part(env: ClientEnv, group: String) {
             Some(address) => {
                 if let Err(code) = member.one_generation(&address).await {
                     member.note_error(code);
+                    member.env.pause(100).await;
                 }
             }
             None => member.env.pause(300).await,

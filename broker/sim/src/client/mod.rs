@@ -1,10 +1,12 @@
 //! Clients that speak the protocol over connections to client listeners, as Kafka's do: they ask for metadata, go to the
 //! leader, and ask again after an error. What they learn goes to the history.
 
+mod admin;
 mod committer;
 mod consumer;
 mod member;
 mod producer;
+mod read_back;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +19,15 @@ use taffrail_protocol::messages::find_coordinator_request::FindCoordinatorReques
 use taffrail_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use taffrail_protocol::{ErrorCode, Request, Uuid};
 
+pub(crate) use admin::{Administration, PASSING_PARTITIONS_MAX, administrate};
 pub(crate) use committer::commit;
 pub(crate) use consumer::consume;
 pub(crate) use member::take_part;
 pub(crate) use producer::{Producing, produce};
+pub(crate) use read_back::{ReadBack, read_back};
 
 use crate::executor::{Executor, Group, lock};
-use crate::history::{Event, History};
+use crate::history::{Event, History, PartitionName};
 use crate::network::{Machine, Network, Socket};
 use crate::random::Random;
 
@@ -57,6 +61,8 @@ pub(crate) struct ClientEnv {
     pub topic: &'static str,
     /// The topic's partitions.
     pub partitions: i32,
+    /// Whether the topic comes and goes. Then it is only asked for by id.
+    pub passing: bool,
 }
 
 impl ClientEnv {
@@ -136,6 +142,8 @@ pub(crate) struct Client {
     wires: BTreeMap<(String, u16), Wire>,
     topic_id: Uuid,
     leaders: BTreeMap<i32, Leader>,
+    /// The newest leader epochs that it was told of. A broker that was away may tell of older ones.
+    epochs: BTreeMap<i32, i32>,
 }
 
 impl Client {
@@ -145,6 +153,7 @@ impl Client {
             wires: BTreeMap::new(),
             topic_id: Uuid::ZERO,
             leaders: BTreeMap::new(),
+            epochs: BTreeMap::new(),
         }
     }
 
@@ -195,6 +204,15 @@ impl Client {
         self.leaders.get(&partition).cloned()
     }
 
+    /// A partition of the topic that the client knows under this name.
+    pub(crate) fn name(&self, partition: i32) -> PartitionName {
+        PartitionName {
+            topic: self.env.topic.to_owned(),
+            topic_id: self.topic_id.to_string(),
+            partition,
+        }
+    }
+
     /// What is known of a partition's leader is not true any more.
     pub(crate) fn forget(&mut self, partition: i32) {
         self.leaders.remove(&partition);
@@ -213,7 +231,11 @@ impl Client {
             return;
         };
         for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
-            self.topic_id = topic.topic_id;
+            if self.topic_id != topic.topic_id {
+                self.topic_id = topic.topic_id;
+                self.leaders.clear();
+                self.epochs.clear();
+            }
             for partition in &topic.partitions {
                 let broker = (response.brokers.iter())
                     .find(|broker| broker.node_id == partition.leader_id)
@@ -223,10 +245,11 @@ impl Client {
                     address: (broker.host.clone(), broker.port as u16),
                     epoch: partition.leader_epoch,
                 };
-                // An older broker may know of an older leader.
-                let known = self.leaders.get(&partition.partition_index);
-                if known.is_none_or(|known| known.epoch <= leader.epoch) {
-                    self.leaders.insert(partition.partition_index, leader);
+                let index = partition.partition_index;
+                let newest = self.epochs.entry(index).or_insert(leader.epoch);
+                if leader.epoch >= *newest {
+                    *newest = leader.epoch;
+                    self.leaders.insert(index, leader);
                 }
             }
         }

@@ -12,13 +12,18 @@ use taffrail_protocol::messages::produce_request::{
 use taffrail_protocol::records::RecordBatchBuilder;
 
 use super::{Client, ClientEnv, PATIENCE, is_transient};
-use crate::history::Event;
+use crate::history::{Event, PartitionName};
 
 /// How long a broker may wait for replicas.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Most records of a batch, and most bytes that fill a record up.
 const RECORDS_MAX: u64 = 4;
 const FILLING_MAX: u64 = 900;
+/// Records of every batch, and bytes of every record, where all are alike.
+const UNIFORM_RECORDS: u64 = 2;
+const UNIFORM_BYTES: usize = 300;
+/// How often a batch is sent to a topic that comes and goes.
+const PASSING_TRIES_MAX: u32 = 3;
 
 /// Who produces and how.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +32,8 @@ pub(crate) struct Producing {
     pub number: u32,
     /// Whether it numbers what it sends, so that brokers recognise what they have.
     pub idempotent: bool,
+    /// Whether all batches are of the same size.
+    pub uniform: bool,
     /// Longest pause between two batches, in milliseconds.
     pub pause_ms_max: u64,
 }
@@ -41,7 +48,7 @@ struct Producer {
     sent: u64,
 }
 
-/// Produces until it is told to stop; the last batch is still brought home.
+/// Produces until it is told to stop; the last batch is still brought home, unless its topic comes and goes.
 pub(crate) async fn produce(env: ClientEnv, producing: Producing) {
     let mut producer = Producer {
         client: Client::new(env.clone()),
@@ -91,27 +98,36 @@ impl Producer {
 
     /// Sends one batch until it is acknowledged; false if that can never be.
     async fn send(&mut self, partition: i32) -> bool {
-        let count = 1 + self.env.below(RECORDS_MAX);
+        let uniform = self.producing.uniform;
+        let count = if uniform {
+            UNIFORM_RECORDS
+        } else {
+            1 + self.env.below(RECORDS_MAX)
+        };
         let mut values = Vec::new();
         for _ in 0..count {
-            let mut value = format!("{}-{partition}-{};", self.producing.number, self.sent);
-            value.extend(std::iter::repeat_n(
-                'x',
-                self.env.below(FILLING_MAX) as usize,
-            ));
-            values.push(value.into_bytes());
+            let text = format!("{}-{partition}-{};", self.producing.number, self.sent);
+            let mut value = text.into_bytes();
+            let length = if uniform {
+                UNIFORM_BYTES
+            } else {
+                value.len() + self.env.below(FILLING_MAX) as usize
+            };
+            value.resize(length, b'x');
+            values.push(value);
             self.sent += 1;
         }
         let sequence = *self.sequences.entry(partition).or_insert(0);
         let batch = self.batch(sequence, &values);
-        loop {
-            match self.try_send(partition, &batch).await {
-                Ok(offset) => {
+        for tries in 1.. {
+            let answer = self.try_send(partition, &batch).await;
+            match answer {
+                Ok((name, offset)) => {
                     self.sequences.insert(partition, sequence + count as i32);
                     self.env.history.push(Event::Acknowledged {
                         producer: self.producing.number,
                         idempotent: self.producing.idempotent,
-                        partition,
+                        partition: name,
                         offset,
                         values,
                     });
@@ -126,8 +142,12 @@ impl Producer {
                 }
             }
             self.client.forget(partition);
+            if self.env.passing && tries >= PASSING_TRIES_MAX {
+                return true;
+            }
             self.env.pause(150).await;
         }
+        true
     }
 
     fn batch(&self, sequence: i32, values: &[Vec<u8>]) -> Vec<u8> {
@@ -142,10 +162,16 @@ impl Producer {
         builder.build()
     }
 
-    /// The base offset; or the error code; or nothing if there was no answer.
-    async fn try_send(&mut self, partition: i32, batch: &[u8]) -> Result<i64, Option<i16>> {
+    /// Where it went and the base offset; or the error code; or nothing if there was no answer.
+    async fn try_send(
+        &mut self,
+        partition: i32,
+        batch: &[u8],
+    ) -> Result<(PartitionName, i64), Option<i16>> {
         let leader = self.client.leader(partition).await.ok_or(None)?;
-        let version = if self.env.chance(50) { 13 } else { 9 };
+        let name = self.client.name(partition);
+        let by_id = self.env.passing || self.env.chance(50);
+        let version = if by_id { 13 } else { 9 };
         let request = ProduceRequest {
             acks: -1,
             timeout_ms: TIMEOUT.as_millis() as i32,
@@ -167,7 +193,7 @@ impl Producer {
             .and_then(|topic| topic.partition_responses.first())
             .ok_or(Some(ErrorCode::UnknownServerError.code()))?;
         match answer.error_code {
-            0 => Ok(answer.base_offset),
+            0 => Ok((name, answer.base_offset)),
             code => Err(Some(code)),
         }
     }

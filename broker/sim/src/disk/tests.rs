@@ -182,7 +182,7 @@ impl PowerLoss {
         };
         PowerLoss {
             disk: SimDisk::new(seed),
-            random: Random(seed ^ 0xabcd),
+            random: Random::new(seed ^ 0xabcd),
             config: Arc::new(config),
             appended: BTreeMap::new(),
             flushed: 0,
@@ -218,11 +218,11 @@ impl PowerLoss {
         drop(directory);
         let mut wall_ms = NOW;
         for _ in 0..6 {
-            for _ in 0..self.random.below(60) {
+            for _ in 0..self.random.index_below(60) {
                 wall_ms += 1000 * 60;
                 self.step(&mut log, wall_ms);
             }
-            match self.random.below(5) {
+            match self.random.index_below(5) {
                 0 => {
                     drop(log);
                     self.disk.kill();
@@ -245,7 +245,7 @@ impl PowerLoss {
     }
 
     fn step(&mut self, log: &mut Log<SimDisk>, wall_ms: i64) {
-        match self.random.below(20) {
+        match self.random.index_below(20) {
             0 => self.flushed = log.flush().expect("no fault"),
             1 => {
                 let active = log.active_base_offset();
@@ -269,7 +269,7 @@ impl PowerLoss {
                     .expect("no fault");
             }
             5 => {
-                let back = self.random.below(20) as i64;
+                let back = self.random.index_below(20) as i64;
                 let target = (log.log_end_offset() - back).max(log.log_start_offset());
                 let end = log.truncate_to(target, wall_ms).expect("within the log");
                 self.appended.split_off(&end);
@@ -284,8 +284,8 @@ impl PowerLoss {
 
     fn append(&mut self, log: &mut Log<SimDisk>, wall_ms: i64) {
         let mut builder = RecordBatchBuilder::new(0, wall_ms);
-        let value = vec![self.random.below(256) as u8; self.random.below(3000)];
-        for _ in 0..=self.random.below(3) {
+        let value = vec![self.random.index_below(256) as u8; self.random.index_below(3000)];
+        for _ in 0..=self.random.index_below(3) {
             builder.push(Some(b"key"), Some(&value), &[]);
         }
         let mut batch = builder.build();

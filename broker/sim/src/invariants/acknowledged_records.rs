@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::Invariant;
-use crate::history::Event;
-use crate::observation::{Observation, PartitionName, ReplicaLog};
-use crate::simulation::TOPIC;
+use crate::history::{Event, PartitionName};
+use crate::observation::{Observation, ReplicaLog};
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct AcknowledgedRecords {
     seen: usize,
     /// By partition and offset.
-    acknowledged: BTreeMap<i32, BTreeMap<i64, Vec<u8>>>,
+    acknowledged: BTreeMap<PartitionName, BTreeMap<i64, Vec<u8>>>,
     /// By partition, the newest epoch that anybody knew of: a leader of an older one may lack what newer ones have.
     epochs: BTreeMap<PartitionName, i32>,
 }
@@ -35,12 +34,12 @@ impl Invariant for AcknowledgedRecords {
             else {
                 return Ok(());
             };
-            let of_partition = acknowledged.entry(*partition).or_default();
+            let of_partition = acknowledged.entry(partition.clone()).or_default();
             for (offset, value) in (*offset..).zip(values) {
                 let before = of_partition.insert(offset, value.clone());
                 if before.is_some_and(|before| before != *value) {
                     return Err(format!(
-                        "two records were acknowledged at offset {offset} of {TOPIC}-{partition}"
+                        "two records were acknowledged at offset {offset} of {partition}"
                     ));
                 }
             }
@@ -53,14 +52,13 @@ impl Invariant for AcknowledgedRecords {
                 *newest = (*newest).max(entry.leader_epoch);
             }
         }
-        for (partition, acknowledged) in &self.acknowledged {
-            let name = (TOPIC.to_owned(), *partition);
-            let epoch = self.epochs.get(&name).copied().unwrap_or(-1);
-            for (broker, log) in seen.replicas.get(&name).into_iter().flatten() {
-                let leads = leads(seen, *broker, &name, epoch);
+        for (name, acknowledged) in &self.acknowledged {
+            let epoch = self.epochs.get(name).copied().unwrap_or(-1);
+            for (broker, log) in seen.replicas.get(name).into_iter().flatten() {
+                let leads = leads(seen, *broker, name, epoch);
                 let end = if leads { i64::MAX } else { log.high_watermark };
                 check_log(acknowledged, log, end)
-                    .map_err(|wrong| format!("{TOPIC}-{partition} on broker {broker}: {wrong}"))?;
+                    .map_err(|wrong| format!("{name} on broker {broker}: {wrong}"))?;
             }
         }
         Ok(())
@@ -69,8 +67,7 @@ impl Invariant for AcknowledgedRecords {
 
 /// Whether a broker leads a partition in an epoch, and acts so.
 fn leads(seen: &Observation, broker: i32, name: &PartitionName, epoch: i32) -> bool {
-    let own = seen.states.iter().find(|state| state.broker_id == broker);
-    own.is_some_and(|state| {
+    seen.state_of(broker).is_some_and(|state| {
         Observation::partitions(state).any(|(found, entry)| {
             found == *name
                 && (entry.leader, entry.leader_epoch) == (Some(broker), epoch)

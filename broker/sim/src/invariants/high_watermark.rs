@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::Invariant;
-use crate::history::Event;
+use crate::history::{Event, PartitionName};
 use crate::observation::Observation;
-use crate::simulation::TOPIC;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct HighWatermark {
     seen: usize,
-    shown: BTreeMap<i32, Shown>,
+    shown: BTreeMap<PartitionName, Shown>,
 }
 
 /// What was shown of one partition: by epoch, numbers of events and the highest that was shown up to each.
@@ -27,12 +26,12 @@ impl Invariant for HighWatermark {
 
     fn check(&mut self, seen: &Observation) -> Result<(), String> {
         for state in &seen.states {
-            for ((topic, partition), entry) in Observation::partitions(state) {
+            for (name, entry) in Observation::partitions(state) {
                 let Some(local) = &entry.local else { continue };
                 let (start, end) = (local.log_start_offset, local.log_end_offset);
                 if !(start..=end).contains(&local.high_watermark) {
                     return Err(format!(
-                        "{topic}-{partition} on broker {}: high watermark {} is not from {start} to {end}",
+                        "{name} on broker {}: high watermark {} is not from {start} to {end}",
                         state.broker_id, local.high_watermark
                     ));
                 }
@@ -48,7 +47,7 @@ impl Invariant for HighWatermark {
                     high_watermark,
                     ..
                 } => shown
-                    .entry(*partition)
+                    .entry(partition.clone())
                     .or_default()
                     .add(
                         number,
@@ -56,17 +55,17 @@ impl Invariant for HighWatermark {
                         *leader_epoch..=*leader_epoch,
                         *high_watermark,
                     )
-                    .map_err(|wrong| format!("{TOPIC}-{partition}: {wrong}")),
+                    .map_err(|wrong| format!("{partition}: {wrong}")),
                 Event::EndOffset {
                     partition,
                     leader_epoch,
                     asked,
                     offset,
                 } => shown
-                    .entry(*partition)
+                    .entry(partition.clone())
                     .or_default()
                     .add(number, *asked, i32::MIN..=*leader_epoch, *offset)
-                    .map_err(|wrong| format!("{TOPIC}-{partition}: {wrong}")),
+                    .map_err(|wrong| format!("{partition}: {wrong}")),
                 _ => Ok(()),
             })?;
         self.seen = seen.history.len();

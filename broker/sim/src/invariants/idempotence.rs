@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Invariant;
 use crate::history::Event;
 use crate::observation::Observation;
-use crate::simulation::TOPIC;
 
 /// See the module.
 #[derive(Default)]
@@ -33,10 +32,7 @@ impl Invariant for Idempotence {
             Ok(())
         })?;
         self.seen = seen.history.len();
-        for ((topic, partition), replicas) in &seen.replicas {
-            if topic != TOPIC {
-                continue;
-            }
+        for (name, replicas) in &seen.replicas {
             for (broker, log) in replicas {
                 let mut last: BTreeMap<u32, u64> = BTreeMap::new();
                 let records = log.batches.iter().flat_map(|batch| batch.records());
@@ -50,7 +46,7 @@ impl Invariant for Idempotence {
                     let before = last.insert(producer, number);
                     if before.is_some_and(|before| before >= number) {
                         return Err(format!(
-                            "{topic}-{partition} on broker {broker}: record {number} of producer {producer} at offset \
+                            "{name} on broker {broker}: record {number} of producer {producer} at offset \
                              {offset} stands behind record {}",
                             before.unwrap_or(0)
                         ));

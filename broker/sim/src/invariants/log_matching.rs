@@ -15,13 +15,12 @@ impl Invariant for LogMatching {
     }
 
     fn check(&mut self, seen: &Observation) -> Result<(), String> {
-        for ((topic, partition), replicas) in &seen.replicas {
+        for (name, replicas) in &seen.replicas {
             let logs: Vec<(&i32, &ReplicaLog)> = replicas.iter().collect();
             for (index, (one, log)) in logs.iter().enumerate() {
                 for (other, other_log) in &logs[index + 1..] {
-                    check_pair(log, other_log).map_err(|wrong| {
-                        format!("{topic}-{partition} on brokers {one} and {other}: {wrong}")
-                    })?;
+                    check_pair(log, other_log)
+                        .map_err(|wrong| format!("{name} on brokers {one} and {other}: {wrong}"))?;
                 }
             }
         }

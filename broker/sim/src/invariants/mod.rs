@@ -4,8 +4,11 @@
 mod acknowledged_records;
 mod committed_offsets;
 mod consumer_view;
+mod epoch_fence;
+mod frozen_high_watermark;
 mod high_watermark;
 mod idempotence;
+mod in_sync_records;
 mod in_sync_replicas;
 mod log_matching;
 mod metadata_agreement;
@@ -31,8 +34,11 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(acknowledged_records::AcknowledgedRecords::default()),
         Box::new(committed_offsets::CommittedOffsets::default()),
         Box::new(consumer_view::ConsumerView::default()),
+        Box::new(epoch_fence::EpochFence::default()),
+        Box::new(frozen_high_watermark::FrozenHighWatermark::default()),
         Box::new(high_watermark::HighWatermark::default()),
         Box::new(idempotence::Idempotence::default()),
+        Box::new(in_sync_records::InSyncRecords::default()),
         Box::new(in_sync_replicas::InSyncReplicas),
         Box::new(log_matching::LogMatching),
         Box::new(metadata_agreement::MetadataAgreement::default()),

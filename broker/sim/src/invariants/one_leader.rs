@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Invariant;
-use crate::observation::{Observation, PartitionName};
+use crate::history::PartitionName;
+use crate::observation::Observation;
 
 /// See the module.
 #[derive(Default)]
@@ -27,8 +28,8 @@ impl Invariant for OneLeader {
                 if index >= newest.0 {
                     if epoch < newest.1 {
                         return Err(format!(
-                            "{}-{}: epoch {epoch} at index {index} comes after epoch {} at index {}",
-                            name.0, name.1, newest.1, newest.0
+                            "{name}: epoch {epoch} at index {index} comes after epoch {} at index {}",
+                            newest.1, newest.0
                         ));
                     }
                     *newest = (index, epoch);
@@ -37,8 +38,7 @@ impl Invariant for OneLeader {
                 let known = *self.leaders.entry((name.clone(), epoch)).or_insert(leader);
                 if known != leader {
                     return Err(format!(
-                        "{}-{}: brokers {known} and {leader} lead in epoch {epoch}",
-                        name.0, name.1
+                        "{name}: brokers {known} and {leader} lead in epoch {epoch}"
                     ));
                 }
             }

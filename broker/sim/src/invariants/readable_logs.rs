@@ -14,10 +14,9 @@ impl Invariant for ReadableLogs {
     }
 
     fn check(&mut self, seen: &Observation) -> Result<(), String> {
-        for ((topic, partition), replicas) in &seen.replicas {
+        for (name, replicas) in &seen.replicas {
             for (broker, log) in replicas {
-                check_log(log)
-                    .map_err(|wrong| format!("{topic}-{partition} on broker {broker}: {wrong}"))?;
+                check_log(log).map_err(|wrong| format!("{name} on broker {broker}: {wrong}"))?;
             }
         }
         Ok(())

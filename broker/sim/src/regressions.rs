@@ -1,0 +1,5 @@
+//! Seeds that once found something wrong in the product, each with what it was. A seed means the same only as long as the
+//! simulator draws as it did, so what it found also has a test of its own where that is possible.
+
+/// Seed, steps, and what it found.
+pub const REGRESSIONS: &[(u64, u32, &str)] = &[];
