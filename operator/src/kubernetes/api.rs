@@ -36,7 +36,7 @@ const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Error)]
 pub(super) enum ApiError {
     /// The API server refused it, or could not be reached.
-    #[error("{0}")]
+    #[error("{}", told(.0))]
     Request(Box<kube::Error>),
     /// No answer within the limit.
     #[error("the API server gave no answer within {} s", REQUEST_WAIT_MAX.as_secs())]
@@ -73,6 +73,11 @@ impl ApiError {
         }
     }
 
+    /// Whether the object that would result is against the rules of its kind.
+    pub(super) fn is_invalid(&self) -> bool {
+        self.code() == Some(422)
+    }
+
     fn code(&self) -> Option<u16> {
         match self {
             Self::Request(error) => match error.as_ref() {
@@ -81,6 +86,14 @@ impl ApiError {
             },
             Self::TimedOut => None,
         }
+    }
+}
+
+/// What a person needs of an error: of a refusal the API server's own sentence.
+fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        error => error.to_string(),
     }
 }
 
@@ -165,6 +178,33 @@ impl Writer {
             api.patch(&key.name, &merging(), &Patch::Merge(patch)),
         )
         .await
+    }
+
+    /// Makes lists as they are here, with what others added to them taken away, which an apply leaves alone. What the
+    /// operator's own applies set stays theirs alone, so that a later apply can take it away.
+    pub(super) async fn put_right<K: Kind>(
+        &self,
+        key: &ObjectKey,
+        object: &K,
+    ) -> Result<K, ApiError> {
+        let mut value = serde_json::to_value(object).unwrap_or_default();
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Others' labels, annotations and finalizers are theirs.
+            metadata.retain(|name, _| name == "uid" || name == "resourceVersion");
+        }
+        self.patch::<K>(key, &value).await?;
+        let applied = self.apply(key, object).await?;
+        let mut fields = applied.meta().managed_fields.clone().unwrap_or_default();
+        fields.retain(|entry| {
+            entry.manager.as_deref() != Some(FIELD_MANAGER)
+                || entry.operation.as_deref() != Some("Update")
+                || entry.subresource.is_some()
+        });
+        let patch = json!({"metadata": {
+            "resourceVersion": applied.meta().resource_version,
+            "managedFields": fields,
+        }});
+        self.patch(key, &patch).await
     }
 
     /// A merge patch of the status.
@@ -344,7 +384,17 @@ fn merging() -> PatchParams {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_api_server() {
+        let status = Status::failure("spec.ports[1].name: Duplicate value", "Invalid");
+        let error = ApiError::Request(Box::new(kube::Error::Api(Box::new(status.with_code(422)))));
+        assert!(error.is_invalid());
+        assert_eq!(error.to_string(), "spec.ports[1].name: Duplicate value");
+    }
 
     #[test]
     fn long_notes_are_cut_between_letters() {

@@ -103,7 +103,17 @@ impl Pass<'_> {
         if !pin(wanted.meta_mut(), live.as_ref().map(Resource::meta), over) {
             return self.changed_meanwhile(&name);
         }
-        match self.context.writer.apply(&key, &wanted).await {
+        let mut applied = self.context.writer.apply(&key, &wanted).await;
+        if applied.as_ref().is_err_and(ApiError::is_invalid) && live.is_some() {
+            // Often because of what somebody added to a list that we share: a port of the same name, say.
+            tracing::warn!(cluster = %self.key, object = name, "is refused over what is there: puts the whole right");
+            applied = match self.context.writer.put_right(&key, &wanted).await {
+                // The first refusal says what is wrong.
+                Err(error) if error.is_invalid() => applied,
+                put_right => put_right,
+            };
+        }
+        match applied {
             Ok(written) => {
                 let value = serde_json::to_value(&written).unwrap_or_default();
                 let usual = differences(&wanted_value, &value);
