@@ -59,6 +59,18 @@ pub fn claim_changes(
     changes
 }
 
+/// Gives claim templates the sizes that they have in the live StatefulSet.
+pub fn keep_sizes(wanted: &mut StatefulSet, live: Option<&StatefulSet>) {
+    for template in wanted.spec.volume_claim_templates.iter_mut().flatten() {
+        let mut live = live.into_iter().flat_map(templates);
+        if let Some(live) = live.find(|live| name(live) == name(template))
+            && let Some(spec) = &mut template.spec
+        {
+            spec.resources = live.spec.as_ref().and_then(|spec| spec.resources.clone());
+        }
+    }
+}
+
 /// Puts the names of volumes into the order in which the live StatefulSet has them, new ones behind. What is made from
 /// them, which nobody can change in a StatefulSet, does not depend on the order in the spec then.
 pub fn in_live_order(volumes: &mut [String], live: Option<&StatefulSet>) {
@@ -284,6 +296,24 @@ mod tests {
             Some("volume b is added"),
             None,
         );
+    }
+
+    #[test]
+    fn kept_sizes_leave_only_other_changes() {
+        let live = set(&[("a", "1Gi")]);
+        for (wanted, expected) in [
+            (set(&[("a", "2Gi")]), None),
+            (
+                set(&[("a", "2Gi"), ("b", "1Gi")]),
+                Some("volume b is added"),
+            ),
+        ] {
+            let mut wanted = wanted;
+            keep_sizes(&mut wanted, Some(&live));
+            let changes = claim_changes(&wanted, Some(&live), &[]);
+            assert_eq!(changes.recreate.as_deref(), expected);
+            assert_eq!(changes.refused, None);
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::super::news;
 use super::super::objects::{
-    Blueprint, CLUSTER_LABEL, Objects, claim_changes, claims_to_come, config_map_of, is_owned_by,
-    objects,
+    Blueprint, CLUSTER_LABEL, ClaimSize, Objects, claim_changes, claims_to_come, config_map_of,
+    is_owned_by, keep_sizes, objects,
 };
 use super::write::Written;
 use super::{Live, Pass};
@@ -33,27 +33,21 @@ impl Pass<'_> {
             ..*blueprint
         });
         let caches = std::sync::Arc::clone(&self.context.caches);
-        let mut complete = true;
-        let mut seen = |written: Written| complete &= written != Written::No;
-        seen(
-            self.apply(&caches.service_accounts, wanted.service_account.clone())
-                .await,
-        );
-        seen(
-            self.apply(&caches.config_maps, wanted.config_map.clone())
-                .await,
-        );
+        let account = self.apply(&caches.service_accounts, wanted.service_account.clone());
+        let account = account.await != Written::No;
+        let config_map = self.apply(&caches.config_maps, wanted.config_map.clone());
+        let startable = account & (config_map.await != Written::No);
+        let mut complete = startable;
         for service in wanted.services.clone() {
-            seen(self.apply(&caches.services, service).await);
+            complete &= self.apply(&caches.services, service).await != Written::No;
         }
-        seen(
-            self.apply(&caches.disruption_budgets, wanted.disruption_budget.clone())
-                .await,
-        );
-        let set = if complete {
+        let budget = self.apply(&caches.disruption_budgets, wanted.disruption_budget.clone());
+        complete &= budget.await != Written::No;
+        // Pods without their configuration would only fail, and so would first ones without their names in DNS. But one
+        // Service that cannot be written stops nobody from looking after the pods that there are.
+        let set = if complete || (startable && live.stateful_set.is_some()) {
             self.stateful_set(&wanted, live).await
         } else {
-            // Pods without their configuration or their names in DNS would only fail.
             Written::No
         };
         let scaled: Vec<PlannedStep> = plan
@@ -72,7 +66,7 @@ impl Pass<'_> {
                 self.step_ended(planned, None);
             }
         }
-        let restarted = set == Written::Unchanged && self.restart(live, plan).await;
+        let restarted = complete && set == Written::Unchanged && self.restart(live, plan).await;
         if complete && set != Written::No {
             self.delete_unused(&wanted, live).await;
         }
@@ -84,7 +78,8 @@ impl Pass<'_> {
             .stateful_set
             .as_ref()
             .filter(|set| is_owned_by(&set.metadata, &self.uid));
-        let changes = claim_changes(&wanted.stateful_set, ours, &live.claims);
+        let mut stateful_set = wanted.stateful_set.clone();
+        let changes = claim_changes(&stateful_set, ours, &live.claims);
         if let Some(message) = changes.refused {
             self.refusals.push(Refusal::new(
                 Concern::BrokersReady,
@@ -96,36 +91,13 @@ impl Pass<'_> {
         if !self.claims_are_free(wanted, ours, live).await {
             return Written::No;
         }
-        let mut grown = true;
-        for size in changes.grow {
-            let key = ObjectKey::new(Some(&self.key.namespace), Some(&size.claim));
-            let patch = json!({"spec": {"resources": {"requests": {"storage": size.size}}}});
-            let writer = &self.context.writer;
-            match writer.patch::<PersistentVolumeClaim>(&key, &patch).await {
-                Ok(claim) => {
-                    tracing::info!(cluster = %self.key, claim = size.claim, size = size.size, "grows");
-                    self.context.caches.claims.put(claim);
-                    self.wrote = true;
-                }
-                Err(error) => {
-                    grown = false;
-                    self.failed(
-                        None,
-                        Concern::BrokersReady,
-                        format!(
-                            "cannot grow claim {} to {}: {error}; growing needs allowVolumeExpansion in the claim's \
-                             StorageClass: set it there, or set the volume's size back",
-                            size.claim, size.size
-                        ),
-                    );
-                }
-            }
+        let mut recreate = changes.recreate;
+        if !self.grow_claims(&changes.grow).await {
+            // The templates would say a size that not all disks have. Everything else goes on with the sizes that they had.
+            keep_sizes(&mut stateful_set, ours);
+            recreate = claim_changes(&stateful_set, ours, &[]).recreate;
         }
-        if !grown {
-            // The templates would say a size that not all disks have, and the size could not be set back any more.
-            return Written::No;
-        }
-        if let (Some(reason), Some(set)) = (changes.recreate, ours) {
+        if let (Some(reason), Some(set)) = (recreate, ours) {
             if set.metadata.deletion_timestamp.is_none() {
                 tracing::info!(cluster = %self.key, reason, "makes the StatefulSet anew, its pods go on");
                 self.delete(set, PropagationPolicy::Orphan).await;
@@ -141,8 +113,38 @@ impl Pass<'_> {
         // The number of pods is taken over from the live one, so it must still be that one: with a smaller number its
         // controller would delete pods at once.
         let seen = live.stateful_set.as_ref().map(|set| &set.metadata);
-        self.apply_over_seen(&caches.stateful_sets, wanted.stateful_set.clone(), seen)
+        self.apply_over_seen(&caches.stateful_sets, stateful_set, seen)
             .await
+    }
+
+    /// Asks for larger disks. Says whether all were taken.
+    async fn grow_claims(&mut self, sizes: &[ClaimSize]) -> bool {
+        let mut grown = true;
+        for size in sizes {
+            let key = ObjectKey::new(Some(&self.key.namespace), Some(&size.claim));
+            let patch = json!({"spec": {"resources": {"requests": {"storage": size.size}}}});
+            let writer = &self.context.writer;
+            match writer.patch::<PersistentVolumeClaim>(&key, &patch).await {
+                Ok(claim) => {
+                    tracing::info!(cluster = %self.key, claim = size.claim, size = size.size, "grows");
+                    self.context.caches.claims.put(claim);
+                    self.wrote = true;
+                }
+                Err(error) => {
+                    grown = false;
+                    self.failed(
+                        None,
+                        Concern::BrokersReady,
+                        format!(
+                            "claim {} does not grow to {}: growing needs allowVolumeExpansion in its StorageClass, and \
+                             a claim that is bound; all else goes on with the size that it has: {error}",
+                            size.claim, size.size
+                        ),
+                    );
+                }
+            }
+        }
+        grown
     }
 
     /// Whether the claims that are to be made are not another's: a Cluster's and a volume's name together can spell that of
