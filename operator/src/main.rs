@@ -29,6 +29,8 @@ fn log(command: &Command) {
             ("warn", LogFormat::Text)
         }
     };
+    // The watcher's own warnings come several times a second while a namespace cannot be listed; ours come once.
+    let default = format!("{default},kube_runtime::watcher=error");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)

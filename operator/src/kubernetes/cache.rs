@@ -128,9 +128,16 @@ impl<K: Resource> Cache<K> {
         self.state().unavailable.clone()
     }
 
-    /// Whether every scope was listed.
-    pub(super) fn is_complete(&self) -> bool {
-        self.state().waiting.is_empty()
+    /// Whether the scope that a namespace belongs to was listed.
+    pub(super) fn is_complete_for(&self, namespace: &str) -> bool {
+        let state = self.state();
+        let mut waiting = state.waiting.iter();
+        !waiting.any(|scope| scope.as_ref().is_none_or(|scope| scope == namespace))
+    }
+
+    /// Scopes that were not listed yet.
+    pub(super) fn waiting(&self) -> BTreeSet<Scope> {
+        self.state().waiting.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
@@ -181,9 +188,10 @@ mod tests {
         let scopes = [Some("a".to_owned()), Some("b".to_owned())];
         let cache = Cache::new(&scopes);
         cache.replace(&scopes[0], vec![pod("a", "x"), pod("a", "y")]);
-        assert!(!cache.is_complete());
+        assert!(cache.is_complete_for("a") && !cache.is_complete_for("b"));
+        assert_eq!(cache.waiting(), BTreeSet::from([scopes[1].clone()]));
         cache.replace(&scopes[1], vec![pod("b", "z")]);
-        assert!(cache.is_complete());
+        assert!(cache.is_complete_for("b") && cache.waiting().is_empty());
         let changed = cache.replace(&scopes[0], vec![pod("a", "y")]);
         assert_eq!(names(&changed), ["x", "y"]);
         assert_eq!(names(&cache.all()), ["y", "z"]);

@@ -1,7 +1,7 @@
 //! `taffrail-operator run`: sets up client, watches, leader election and HTTP, then runs passes until it is told to
 //! stop.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ async fn run_until_told(arguments: &RunArguments) -> Result<(), KubernetesError>
     let metrics = Metrics::new().map_err(|error| setup_failed("metrics", error))?;
     let scopes = scopes(&arguments.watch_namespaces);
     let caches = Arc::new(Caches::new(&scopes));
-    serve(arguments, &metrics, &caches).await?;
+    serve(arguments, &metrics, &caches, scopes.len()).await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         namespaces = arguments.watch_namespaces,
@@ -113,11 +113,10 @@ async fn run_until_told(arguments: &RunArguments) -> Result<(), KubernetesError>
             passes.give_up().await;
             dirty.abandon();
         }
-        let next = if leads && caches.incomplete().is_empty() {
+        let next = if leads {
             start_passes(&mut passes, &context, &dirty)
         } else {
-            // Caches say nothing when they become complete.
-            Some(Instant::now() + Duration::from_millis(100))
+            None
         };
         let alarm = next.unwrap_or_else(|| Instant::now() + Duration::from_secs(60));
         tokio::select! {
@@ -151,6 +150,11 @@ fn start_passes(passes: &mut Passes, context: &Arc<Context>, dirty: &Dirty) -> O
     loop {
         match dirty.next(PASSES_MAX) {
             Next::Wait(until) => return until,
+            // One namespace that cannot be listed, gone perhaps or without its Role, holds no other one up.
+            Next::Start(key) if !context.caches.are_complete_for(&key.namespace) => {
+                tracing::debug!(cluster = %key, "waits: not all objects of its namespace are listed");
+                dirty.ended(&key, Outcome::UnderWay);
+            }
             Next::Start(key) => {
                 let context = Arc::clone(context);
                 passes.start(key.clone(), async move {
@@ -208,6 +212,7 @@ async fn serve(
     arguments: &RunArguments,
     metrics: &Metrics,
     caches: &Arc<Caches>,
+    watched: usize,
 ) -> Result<(), KubernetesError> {
     let listener = TcpListener::bind(&arguments.http_listener)
         .await
@@ -219,19 +224,33 @@ async fn serve(
         })?;
     let (metrics, caches) = (metrics.clone(), Arc::clone(caches));
     tokio::spawn(http::serve(listener, move |path| match path {
-        "/readyz" => Some(readiness(&caches.incomplete())),
+        "/readyz" => Some(readiness(watched, &caches.missing())),
         _ => metrics.page(path),
     }));
     Ok(())
 }
 
-fn readiness(incomplete: &[&str]) -> Page {
-    if incomplete.is_empty() {
-        return Page::ok("ok\n".to_owned());
+/// Ready once one of the namespaces, and the nodes, are listed; what is not listed is told either way.
+fn readiness(watched: usize, missing: &BTreeMap<Scope, Vec<&'static str>>) -> Page {
+    let told: Vec<String> = missing
+        .iter()
+        .map(|(scope, kinds)| match scope {
+            Some(namespace) => format!("namespace {namespace}: {}", kinds.join(", ")),
+            None => kinds.join(", "),
+        })
+        .collect();
+    let named = missing.keys().filter(|scope| scope.is_some()).count();
+    let page = Page::ok(if told.is_empty() {
+        "ok\n".to_owned()
+    } else {
+        format!("not listed yet: {}\n", told.join("; "))
+    });
+    if !missing.contains_key(&None) && (named == 0 || named < watched) {
+        return page;
     }
     Page {
         status: "503 Service Unavailable",
-        ..Page::ok(format!("not listed yet: {}\n", incomplete.join(", ")))
+        ..page
     }
 }
 
@@ -288,9 +307,34 @@ mod tests {
 
     #[test]
     fn readiness_names_what_is_missing() {
-        assert!(readiness(&[]).status.starts_with("200"));
-        let page = readiness(&["pods", "nodes"]);
-        assert!(page.status.starts_with("503") && page.body.contains("pods, nodes"));
+        let namespace = |name: &str| Some(name.to_owned());
+        for (watched, missing, ready, told) in [
+            (1, vec![], true, "ok"),
+            (1, vec![(None, vec!["pods", "nodes"])], false, "pods, nodes"),
+            (
+                1,
+                vec![(namespace("a"), vec!["pods"])],
+                false,
+                "namespace a: pods",
+            ),
+            // One namespace that is gone must not take the others' operator away.
+            (
+                2,
+                vec![(namespace("a"), vec!["pods"])],
+                true,
+                "namespace a: pods",
+            ),
+            (
+                2,
+                vec![(None, vec!["nodes"]), (namespace("a"), vec!["pods"])],
+                false,
+                "nodes; namespace a: pods",
+            ),
+        ] {
+            let page = readiness(watched, &missing.into_iter().collect());
+            assert_eq!(page.status.starts_with("200"), ready, "{told}");
+            assert!(page.body.contains(told), "{}", page.body);
+        }
     }
 
     #[test]

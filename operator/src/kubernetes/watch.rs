@@ -1,5 +1,6 @@
 //! Keeps the caches as the API server says, and marks the Clusters that an event concerns. It decides nothing.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,28 +63,44 @@ impl Caches {
         }
     }
 
-    /// Kinds that were not listed yet.
-    pub(super) fn incomplete(&self) -> Vec<&'static str> {
+    /// Whether all objects of a namespace, and the nodes, were listed: with less, what is there would look as if it was not.
+    pub(super) fn are_complete_for(&self, namespace: &str) -> bool {
         let kinds = [
-            ("clusters", self.clusters.is_complete()),
-            ("topics", self.topics.is_complete()),
-            ("statefulsets", self.stateful_sets.is_complete()),
-            ("pods", self.pods.is_complete()),
-            ("services", self.services.is_complete()),
-            ("configmaps", self.config_maps.is_complete()),
-            ("persistentvolumeclaims", self.claims.is_complete()),
-            ("serviceaccounts", self.service_accounts.is_complete()),
-            (
-                "poddisruptionbudgets",
-                self.disruption_budgets.is_complete(),
-            ),
-            ("nodes", self.nodes.is_complete()),
+            self.clusters.is_complete_for(namespace),
+            self.topics.is_complete_for(namespace),
+            self.stateful_sets.is_complete_for(namespace),
+            self.pods.is_complete_for(namespace),
+            self.services.is_complete_for(namespace),
+            self.config_maps.is_complete_for(namespace),
+            self.claims.is_complete_for(namespace),
+            self.service_accounts.is_complete_for(namespace),
+            self.disruption_budgets.is_complete_for(namespace),
+            self.nodes.is_complete_for(namespace),
         ];
-        kinds
-            .into_iter()
-            .filter(|(_, complete)| !complete)
-            .map(|(kind, _)| kind)
-            .collect()
+        kinds.into_iter().all(|complete| complete)
+    }
+
+    /// What was not listed yet: kinds by the namespace that they are watched in.
+    pub(super) fn missing(&self) -> BTreeMap<Scope, Vec<&'static str>> {
+        let kinds = [
+            ("clusters", self.clusters.waiting()),
+            ("topics", self.topics.waiting()),
+            ("statefulsets", self.stateful_sets.waiting()),
+            ("pods", self.pods.waiting()),
+            ("services", self.services.waiting()),
+            ("configmaps", self.config_maps.waiting()),
+            ("persistentvolumeclaims", self.claims.waiting()),
+            ("serviceaccounts", self.service_accounts.waiting()),
+            ("poddisruptionbudgets", self.disruption_budgets.waiting()),
+            ("nodes", self.nodes.waiting()),
+        ];
+        let mut missing: BTreeMap<Scope, Vec<&'static str>> = BTreeMap::new();
+        for (kind, scopes) in kinds {
+            for scope in scopes {
+                missing.entry(scope).or_default().push(kind);
+            }
+        }
+        missing
     }
 }
 
