@@ -71,6 +71,12 @@ pub fn outside(blueprint: &Blueprint<'_>, live: Live<'_>) -> Outside {
                 name: listener.name.clone(),
                 bootstrap_servers,
             });
+        } else if listener.type_ == ListenerType::LoadBalancer {
+            outside.missing.push(format!(
+                "listener {} has no bootstrap address: Service {} waits for its load balancer",
+                listener.name,
+                blueprint.names().outside(&listener.name)
+            ));
         }
     }
     outside
@@ -387,6 +393,7 @@ mod tests {
             "broker 0 has no address for listener far: Service demo-far-0 waits for its load balancer",
             "broker 1 has no rack: node gone is not there",
             "broker 1 has no address for listener far: Service demo-far-1 is not there yet",
+            "listener far has no bootstrap address: Service demo-far waits for its load balancer",
         ] {
             assert!(told.iter().any(|told| told.contains(expected)), "{told:?}");
         }

@@ -133,9 +133,10 @@ impl Topics<'_> {
     fn create(&mut self, topic: &ValidTopic) {
         let Ok(config) = &topic.config else {
             // Refused already; a topic is not created without the configuration that its owner meant it to have.
-            self.wait(
+            self.refuse_once(
                 topic,
-                "the topic is created once its configuration is right",
+                Reason::InvalidConfig,
+                "the topic is created once its configuration is right".to_owned(),
             );
             return;
         };

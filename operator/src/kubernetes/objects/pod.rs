@@ -209,6 +209,8 @@ fn container(blueprint: &Blueprint<'_>, pod: &Pod) -> Container {
                 .unwrap_or_else(|| blueprint.image.to_owned()),
         ),
         image_pull_policy: blueprint.image_pull_policy.map(str::to_owned),
+        // What a broker said before it ended stands in the pod's status then, and so in the Cluster's.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         command: Some(vec![
             "/usr/bin/taffrail-broker".to_owned(),
             format!("/etc/taffrail/{FILE}"),
