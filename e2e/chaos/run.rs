@@ -247,8 +247,19 @@ impl Tormentor<'_> {
         let first = self.draw();
         let mut undo = Vec::new();
         let begun = self.begin_some(first, bed, &mut undo);
-        // Reassignments are undone last: they end when everybody is there.
-        undo.sort_by_key(|undo| matches!(undo, Undo::AllReplicas(..)));
+        // Power comes back first, so that nobody is started on a dead disk; reassignments are undone last: they end when everybody
+        // is there.
+        undo.sort_by_key(|undo| match undo {
+            Undo::PowerOn(_) => 0,
+            Undo::AllReplicas(..) => 2,
+            Undo::Nothing
+            | Undo::Start(_)
+            | Undo::Continue(_)
+            | Undo::Reconnect(_)
+            | Undo::Unthrottle(_)
+            | Undo::Empty(_)
+            | Undo::SetClock(_) => 1,
+        });
         let mut undone = Ok(());
         for undo in undo {
             let done = end(undo, TOPIC, bed);
