@@ -21,7 +21,7 @@ struct Scene {
 impl Scene {
     /// A cluster all of whose brokers are active.
     fn new(seed: u64, brokers: u32) -> Scene {
-        let cluster = Cluster::new(brokers, &ConfigMap::new(), Random::new(seed));
+        let cluster = Cluster::new(brokers, 0, &ConfigMap::new(), Random::new(seed));
         let mut scene = Scene { seed, cluster };
         for broker in 0..scene.cluster.size() {
             scene.cluster.start(broker);
