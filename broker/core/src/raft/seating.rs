@@ -6,9 +6,14 @@
 //!
 //! | the other voters | what it does |
 //! |---|---|
-//! | all were heard to be as empty, and hold no replicas either | founds the quorum with them |
+//! | all were heard to be as empty, and hold no replicas either, or have founded the quorum and have no entry yet | founds it with them |
 //! | all answer, vote in the same term, and name the same one of them as leader | restores its log from that leader |
 //! | anything else | waits, and asks again |
+//!
+//! Why founding with voters that have no entry yet is safe, though it may have voted for one of them in its earlier life: that one
+//! would have become the leader by this vote, and a leader has an entry. If the vote is still on its way, it is not taken any
+//! more, because this process has connected to whom it asked. Without it, a voter that founds before it could ask the others
+//! would leave them waiting for ever: they find it voting and each other empty.
 //!
 //! Why restoring is safe. What this voter's earlier life voted for in some term makes no difference any more: a candidate of a later
 //! term than the one that all others are in would be one of them, and in that term. What it had acknowledged is either
@@ -27,6 +32,8 @@ pub enum VoterStanding {
     Empty,
     /// Its metadata log is empty though it has served.
     Lost,
+    /// It votes, and its log has no entry yet.
+    Fresh,
     /// It votes.
     Seated {
         /// The newest term that it has seen.
@@ -62,12 +69,15 @@ pub fn judge_seating(
     heard_empty: &BTreeSet<BrokerId>,
 ) -> Seating {
     let is_founder = |(id, standing): &(BrokerId, Option<VoterStanding>)| {
-        heard_empty.contains(id) || *standing == Some(VoterStanding::Empty)
+        let has_nothing = matches!(standing, Some(VoterStanding::Empty | VoterStanding::Fresh));
+        heard_empty.contains(id) || has_nothing
     };
     if others.iter().all(is_founder) {
         return match own {
             VoterStanding::Empty => Seating::Found,
-            VoterStanding::Lost | VoterStanding::Seated { .. } => Seating::Refuse,
+            VoterStanding::Lost | VoterStanding::Fresh | VoterStanding::Seated { .. } => {
+                Seating::Refuse
+            }
         };
     }
     let mut agreed = None;
@@ -77,7 +87,7 @@ pub fn judge_seating(
             Some(VoterStanding::Empty | VoterStanding::Lost) => {
                 return Seating::Wait(format!("the metadata log of voter {id} is empty, too"));
             }
-            Some(VoterStanding::Seated { leader: None, .. }) => {
+            Some(VoterStanding::Fresh | VoterStanding::Seated { leader: None, .. }) => {
                 return Seating::Wait(format!("voter {id} knows no leader"));
             }
             Some(VoterStanding::Seated {
@@ -120,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_empty_voter_founds_only_with_all_others_and_restores_only_from_all_others() {
-        use VoterStanding::{Empty, Lost};
+        use VoterStanding::{Empty, Fresh, Lost};
         let wait = |text: &str| Seating::Wait(text.to_owned());
         let restore = Seating::Restore {
             leader: BrokerId(1),
@@ -134,7 +144,17 @@ mod tests {
             &[1, 2],
             &Seating::Found,
         );
+        // The second one founded before it could ask this one.
+        check(Empty, [Some(Empty), Some(Fresh)], &[], &Seating::Found);
+        check(Empty, [Some(Fresh), Some(Fresh)], &[], &Seating::Found);
+        check(
+            Empty,
+            [Some(Fresh), None],
+            &[],
+            &wait("voter 1 knows no leader"),
+        );
         check(Lost, [Some(Empty), Some(Empty)], &[], &Seating::Refuse);
+        check(Lost, [Some(Fresh), Some(Fresh)], &[], &Seating::Refuse);
         let silent = wait("voter 2 does not answer");
         check(
             Empty,

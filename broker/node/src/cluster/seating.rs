@@ -223,6 +223,7 @@ fn to_wire(standing: VoterStanding, snapshot: Option<Snapshot>) -> VoterStateRes
         VoterStanding::Empty => (0, 0, None),
         VoterStanding::Lost => (1, 0, None),
         VoterStanding::Seated { term, leader } => (2, term, leader),
+        VoterStanding::Fresh => (3, 0, None),
     };
     let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
     VoterStateResponse {
@@ -248,6 +249,7 @@ fn standing(response: &VoterStateResponse) -> Option<VoterStanding> {
             term: u64::try_from(response.term).ok()?,
             leader: (response.leader_id >= 0).then_some(BrokerId(response.leader_id)),
         }),
+        3 => Some(VoterStanding::Fresh),
         _ => None,
     }
 }
@@ -273,7 +275,12 @@ mod tests {
             term: 7,
             leader: Some(BrokerId(2)),
         };
-        for own in [VoterStanding::Empty, VoterStanding::Lost, seated] {
+        for own in [
+            VoterStanding::Empty,
+            VoterStanding::Lost,
+            VoterStanding::Fresh,
+            seated,
+        ] {
             assert_eq!(standing(&to_wire(own, None)), Some(own));
         }
         let snapshot = Snapshot {

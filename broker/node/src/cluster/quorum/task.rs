@@ -187,9 +187,13 @@ impl<E: Env> Task<E> {
                 }
             }
             Event::VoterState { restored, reply } => {
-                let standing = VoterStanding::Seated {
-                    term: self.raft.term(),
-                    leader: self.raft.leader(),
+                let standing = if self.raft.last_index() == 0 {
+                    VoterStanding::Fresh
+                } else {
+                    VoterStanding::Seated {
+                        term: self.raft.term(),
+                        leader: self.raft.leader(),
+                    }
                 };
                 let snapshot = match restored {
                     Some(voter) => self.restore(voter)?,
