@@ -111,7 +111,7 @@ pub struct Controller {
     sessions: Sessions,
     suspects: Suspects,
     next_rebalance: Option<Instant>,
-    /// When this controller began, if the states that it took over are not what its configuration makes of them.
+    /// When this controller began, until the states that it took over are what its configuration makes of them.
     takes_over: Option<Instant>,
 }
 
@@ -205,15 +205,19 @@ impl Controller {
     }
 
     /// Fences brokers whose sessions expired or that were found gone, electing new leaders in the same decision, and
-    /// rebalances leaders when that is due. Called at `next_deadline`; does nothing before.
+    /// rebalances leaders when that is due. Called at `next_deadline`; does nothing before. Whatever it decides stays due
+    /// until it is applied, since a proposal may be refused.
     pub fn handle_timeout(&mut self, now: Instant) -> Decision<()> {
         let fencing = self.fence_missing(now);
         if !fencing.records.is_empty() {
             return fencing;
         }
-        if self.takes_over.take().is_some() {
+        if self.takes_over.is_some() {
             let records = self.reconsider_all();
-            return Decision { records, reply: () };
+            if !records.is_empty() {
+                return Decision { records, reply: () };
+            }
+            self.takes_over = None;
         }
         if self.next_rebalance.is_some_and(|due| due <= now) {
             return self.rebalance_leaders(now);

@@ -5,7 +5,6 @@
 //! and 20 partitions, two that are led elsewhere stay there and three return.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::{Controller, Decision, ElectionType};
 use crate::ids::{BrokerId, TopicPartition};
@@ -17,7 +16,7 @@ use crate::time::Instant;
 const REBALANCED_PARTITIONS_MAX: usize = 1000;
 
 impl Controller {
-    /// Elects preferred leaders where too many are missing, up to a limit, and sets the time of the next look.
+    /// Elects preferred leaders where too many are missing, up to a limit; once none is, sets the time of the next look.
     pub(super) fn rebalance_leaders(&mut self, now: Instant) -> Decision<()> {
         let out_of_place = self.out_of_place();
         let mut records = Vec::new();
@@ -25,10 +24,11 @@ impl Controller {
             // A refusal means that there is nothing to do after all.
             let _ = self.elect_leader(ElectionType::Preferred, *partition, &mut records);
         }
-        let more = out_of_place.len() > REBALANCED_PARTITIONS_MAX && !records.is_empty();
-        let interval = self.config.leader_rebalance_interval;
-        self.next_rebalance =
-            interval.map(|interval| now + if more { Duration::ZERO } else { interval });
+        // With records it stays due: for those that are over the limit, or if these are not taken.
+        if records.is_empty() {
+            let interval = self.config.leader_rebalance_interval;
+            self.next_rebalance = interval.map(|interval| now + interval);
+        }
         Decision { records, reply: () }
     }
 

@@ -162,6 +162,45 @@ fn a_new_controller_with_a_lower_min_insync_replicas_empties_elrs_at_once() {
 }
 
 #[test]
+fn a_decision_of_time_alone_that_is_not_appended_stays_due() {
+    let mut cluster = Cluster::new(3);
+    let elr = cluster.topic("a", &[0, 1]);
+    let led_elsewhere = cluster.topic("b", &[1, 2]);
+    cluster.fence(1);
+    assert_eq!(cluster.show(elr), "0/0/1");
+    let interval = Duration::from_secs(2);
+    let config = ControllerConfig {
+        min_insync_replicas: 1,
+        leader_rebalance_interval: Some(interval),
+        ..ControllerConfig::default()
+    };
+    let image = cluster.image().clone();
+    cluster.controller = Controller::new(cluster.now, config, image, cluster.index());
+    cluster.controller.take_searches(cluster.now);
+    // The quorum refuses the first proposal.
+    let refused = cluster.controller.handle_timeout(cluster.now);
+    assert!(!refused.records.is_empty());
+    assert_eq!(cluster.controller.next_deadline(), Some(cluster.now));
+    cluster.pass(Duration::ZERO);
+    assert_eq!(cluster.show(elr), "0/0/");
+    cluster.pass(Duration::ZERO);
+    assert!(cluster.controller.next_deadline() > Some(cluster.now));
+    cluster.unfence(1);
+    cluster.propose_isr(led_elsewhere, &[1, 2]).unwrap();
+    cluster.now += interval;
+    for id in 0..3 {
+        cluster.heartbeat(id, false, false);
+    }
+    let refused = cluster.controller.handle_timeout(cluster.now);
+    assert!(!refused.records.is_empty());
+    assert_eq!(cluster.controller.next_deadline(), Some(cluster.now));
+    cluster.pass(Duration::ZERO);
+    assert_eq!(cluster.show(led_elsewhere), "1/1,2/");
+    cluster.pass(Duration::ZERO);
+    assert!(cluster.controller.next_deadline() > Some(cluster.now));
+}
+
+#[test]
 fn a_cluster_wide_default_reaches_all_topics_without_their_own() {
     let mut cluster = Cluster::new(2);
     let own = cluster.topic("a", &[0, 1]);
