@@ -1,7 +1,7 @@
 //! The real side of the seam: Linux files.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -128,7 +128,15 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut content = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+        file.read_to_end(&mut content)?;
+        // A file system that was shut down may end a file early instead of failing.
+        if (content.len() as u64) < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(content)
     }
 }
 

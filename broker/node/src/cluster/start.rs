@@ -39,12 +39,12 @@ impl<E: Env> Cluster<E> {
     }
 
     async fn take_seat(&self, broker: &Arc<Broker<E>>) -> Result<(), StartError> {
-        let folder = self.metadata_folder(broker);
+        let (folder, exists) = self.metadata_folder(broker)?;
         // A voter that served before has voted before.
         let has_served =
             !broker.partitions().is_empty() || broker.replication.clean_shutdown_epoch().is_some();
         let is_alone = self.voters.len() == 1;
-        if is_alone && has_served && !MetadataLog::exists(broker.env.disk(), &folder) {
+        if is_alone && has_served && !exists {
             return Err(StartError::Storage(format!(
                 "broker {} alone votes on the cluster's metadata and has data, but its metadata log {} is missing: bring the \
                  folder back, or correct log.dirs and metadata.log.dir",
@@ -121,22 +121,32 @@ impl<E: Env> Cluster<E> {
         Ok(())
     }
 
-    /// The folder of the metadata log: where one is, else where one belongs. A volume that was put in front of the
-    /// others must not make a voter forget.
-    fn metadata_folder(&self, broker: &Broker<E>) -> PathBuf {
+    /// The folder of the metadata log: where one is, else where one belongs; and whether there is one. A volume that was put in
+    /// front of the others must not make a voter forget, nor one that cannot be read.
+    fn metadata_folder(&self, broker: &Broker<E>) -> Result<(PathBuf, bool), StartError> {
         let directories = match &broker.config.metadata_log_dir {
             Some(directory) => std::slice::from_ref(directory),
             None => broker.config.log_dirs.as_slice(),
         };
-        let folders = || {
-            directories
-                .iter()
-                .map(|directory| Path::new(directory).join(metadata_log::FOLDER))
-        };
-        let existing = folders().find(|folder| MetadataLog::exists(broker.env.disk(), folder));
-        existing
-            .or_else(|| folders().next())
-            .unwrap_or_else(|| PathBuf::from(metadata_log::FOLDER))
+        let mut first = None;
+        let mut unreadable = None;
+        for directory in directories {
+            let folder = Path::new(directory).join(metadata_log::FOLDER);
+            match MetadataLog::exists(broker.env.disk(), &folder) {
+                Ok(true) => return Ok((folder, true)),
+                Ok(false) => {}
+                Err(error) => unreadable = Some(error),
+            }
+            first.get_or_insert(folder);
+        }
+        if let Some(error) = unreadable {
+            return Err(StartError::Storage(format!(
+                "{error}: nobody can tell whether this voter's metadata log is there. Bring the disk back, or, if it is lost and \
+                 all other voters run, take its directory out of log.dirs or give it an empty one"
+            )));
+        }
+        let folder = first.unwrap_or_else(|| PathBuf::from(metadata_log::FOLDER));
+        Ok((folder, false))
     }
 
     fn check_cluster_id(&self) -> Result<(), StartError> {

@@ -9,7 +9,8 @@ use thiserror::Error;
 const LOG_MAGIC: &[u8; 8] = b"TFMETALG";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"TFMETASN";
 const FRAME_MAGIC: [u8; 4] = *b"TFFR";
-const VERSION: u16 = 1;
+const MARK_MAGIC: [u8; 4] = *b"TFOK";
+const VERSION: u16 = 2;
 /// The vote of a voter that has not voted.
 const NOBODY: i32 = -1;
 
@@ -17,6 +18,8 @@ const NOBODY: i32 = -1;
 pub(super) const HEADER_SIZE: usize = 34;
 /// Magic, length, sequence, CRC.
 const FRAME_HEADER_SIZE: usize = 20;
+/// The room behind every frame for its mark: magic, sequence, CRC.
+pub(super) const MARK_SIZE: usize = 16;
 /// The least an entry takes: index, term, type and two lengths.
 const ENTRY_SIZE_MIN: usize = 25;
 
@@ -37,9 +40,11 @@ pub(crate) enum FormatError {
     Version(u16),
     #[error("it is cut short")]
     Short,
+    #[error("it is missing, and the log goes on from it")]
+    Missing,
     #[error("its checksum does not match")]
     Checksum,
-    #[error("the frame at byte {position} is damaged and readable frames follow it")]
+    #[error("the frame at byte {position} is damaged, though it was once safely on disk")]
     Damaged { position: usize },
     #[error("its entries are not consecutive: {found} follows {last}")]
     Order { last: u64, found: u64 },
@@ -53,8 +58,11 @@ pub(super) struct Scan {
     pub(super) hard_state: Option<HardState>,
     /// The entries that were not replaced by later ones, in order.
     pub(super) entries: Vec<Entry>,
-    /// Where the readable part ends; what follows is a torn tail.
+    /// Where the next frame belongs: behind the room for the last one's mark, so it may be beyond the end of the file.
+    /// What stands there is a torn tail.
     pub(super) end: usize,
+    /// Whether the last frame is marked as durable; true if there is none.
+    pub(super) marked: bool,
     /// The sequence of the next frame.
     pub(super) next_sequence: u64,
 }
@@ -114,6 +122,17 @@ pub(super) fn encode_frame(
     out[start + 16..start + 20].copy_from_slice(&crc.to_be_bytes());
 }
 
+/// What is written behind a frame once that is durable, and is itself never waited for: if the frame cannot be read any
+/// more, its mark tells damage from a write that a crash cut short.
+pub(super) fn encode_mark(sequence: u64) -> [u8; MARK_SIZE] {
+    let mut mark = [0; MARK_SIZE];
+    mark[..4].copy_from_slice(&MARK_MAGIC);
+    mark[4..12].copy_from_slice(&sequence.to_be_bytes());
+    let crc = crc32c(&mark[..12]);
+    mark[12..].copy_from_slice(&crc.to_be_bytes());
+    mark
+}
+
 /// Lengths in frames are bounded far below 4 GiB by what one raft message may carry.
 fn length32(length: usize) -> [u8; 4] {
     u32::try_from(length)
@@ -136,13 +155,14 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
         hard_state: None,
         entries: Vec::new(),
         end: HEADER_SIZE,
+        marked: true,
         next_sequence: 0,
     };
     while scan.end < bytes.len() {
         let Some((length, payload)) =
             frame_at(bytes, scan.end, |sequence| sequence == scan.next_sequence)
         else {
-            if readable_frame_follows(bytes, scan.end, scan.next_sequence) {
+            if was_durable(bytes, scan.end, scan.next_sequence) {
                 return Err(FormatError::Damaged { position: scan.end });
             }
             break;
@@ -154,6 +174,8 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
         }
         scan.hard_state = Some(hard_state);
         scan.end += length;
+        scan.marked = mark_at(bytes, scan.end) == Some(scan.next_sequence);
+        scan.end += MARK_SIZE;
         scan.next_sequence += 1;
     }
     Ok(scan)
@@ -241,11 +263,25 @@ fn frame_at(bytes: &[u8], position: usize, accept: impl Fn(u64) -> bool) -> Opti
         .then_some((FRAME_HEADER_SIZE + length, payload))
 }
 
-/// Whether an intact frame that was written after the one at `position` stands anywhere behind it.
-fn readable_frame_follows(bytes: &[u8], position: usize, sequence: u64) -> bool {
-    (position + 1..bytes.len().saturating_sub(FRAME_HEADER_SIZE - 1))
+/// The sequence that an intact mark at `position` names.
+fn mark_at(bytes: &[u8], position: usize) -> Option<u64> {
+    let mut cursor = Cursor {
+        bytes: bytes.get(position..)?,
+    };
+    let mark = cursor.take(MARK_SIZE)?;
+    let sequence = u64::from_be_bytes(mark[4..12].try_into().ok()?);
+    (encode_mark(sequence) == mark).then_some(sequence)
+}
+
+/// Whether anything behind `position` proves that the frame that cannot be read there, of this sequence, was durable: its
+/// mark, or what was written later, which began only after the frame's fsync.
+fn was_durable(bytes: &[u8], position: usize, sequence: u64) -> bool {
+    (position + 1..bytes.len())
         .filter(|&candidate| bytes[candidate] == FRAME_MAGIC[0])
-        .any(|candidate| frame_at(bytes, candidate, |found| found > sequence).is_some())
+        .any(|candidate| {
+            mark_at(bytes, candidate).is_some_and(|found| found >= sequence)
+                || frame_at(bytes, candidate, |found| found > sequence).is_some()
+        })
 }
 
 fn decode_payload(payload: &[u8]) -> Option<(HardState, Vec<Entry>)> {
@@ -329,7 +365,7 @@ fn decode_snapshot_body(cursor: &mut Cursor<'_>) -> Option<Snapshot> {
 /// Whatever bytes come: they are read or refused. What an intact frame holds is read back the same.
 pub(in crate::cluster) fn try_bytes(bytes: &[u8]) {
     if let Ok(scan) = scan(bytes) {
-        assert!(scan.end <= bytes.len());
+        assert!(scan.end <= bytes.len() + MARK_SIZE);
     }
     if let Ok(snapshot) = decode_snapshot(bytes) {
         assert_eq!(decode_snapshot(&encode_snapshot(&snapshot)), Ok(snapshot));
@@ -356,6 +392,7 @@ pub(in crate::cluster) fn seeds(
     let start = log.len();
     encode_frame(&mut log, 0, hard_state, entries);
     let payload = log[start + FRAME_HEADER_SIZE..].to_vec();
+    log.extend_from_slice(&encode_mark(0));
     encode_frame(&mut log, 1, hard_state, &[]);
     vec![log, encode_snapshot(snapshot), payload]
 }
@@ -397,136 +434,4 @@ impl<'a> Cursor<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(index: u64, term: u64) -> Entry {
-        Entry {
-            entry_type: EntryType::Normal,
-            term,
-            index,
-            data: vec![index as u8; 3],
-            context: vec![1],
-        }
-    }
-
-    fn state(term: u64) -> HardState {
-        HardState {
-            term,
-            vote: (term > 1).then_some(BrokerId(0)),
-            commit: 0,
-        }
-    }
-
-    /// A file of frames, and where each frame starts.
-    fn file(frames: &[&[Entry]]) -> (Vec<u8>, Vec<usize>) {
-        let mut bytes = encode_header(Header {
-            broker_id: 7,
-            snapshot_index: 0,
-            snapshot_term: 0,
-        });
-        let mut starts = Vec::new();
-        for (sequence, entries) in frames.iter().enumerate() {
-            starts.push(bytes.len());
-            encode_frame(
-                &mut bytes,
-                sequence as u64,
-                state(sequence as u64 + 1),
-                entries,
-            );
-        }
-        (bytes, starts)
-    }
-
-    fn check(bytes: &[u8], expected: Result<(Vec<u64>, usize), FormatError>) {
-        let found = scan(bytes).map(|scan| {
-            (
-                scan.entries.iter().map(|entry| entry.index).collect(),
-                scan.end,
-            )
-        });
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn whole_file_is_read_back() {
-        let (bytes, _) = file(&[&[entry(1, 1), entry(2, 1)], &[], &[entry(3, 2)]]);
-        let scanned = scan(&bytes).unwrap();
-        assert_eq!(scanned.entries, vec![entry(1, 1), entry(2, 1), entry(3, 2)]);
-        assert_eq!(scanned.hard_state, Some(state(3)));
-        assert_eq!((scanned.end, scanned.next_sequence), (bytes.len(), 3));
-    }
-
-    #[test]
-    fn later_entry_replaces_earlier_ones() {
-        let (bytes, _) = file(&[&[entry(1, 1), entry(2, 1), entry(3, 1)], &[entry(2, 2)]]);
-        assert_eq!(
-            scan(&bytes).unwrap().entries,
-            vec![entry(1, 1), entry(2, 2)]
-        );
-    }
-
-    #[test]
-    fn torn_tail_is_cut_at_every_length() {
-        let (bytes, starts) = file(&[&[entry(1, 1)], &[entry(2, 1)]]);
-        for end in starts[1]..bytes.len() {
-            check(&bytes[..end], Ok((vec![1], starts[1])));
-        }
-        let mut garbled = bytes.clone();
-        garbled[starts[1] + 30] ^= 1;
-        check(&garbled, Ok((vec![1], starts[1])));
-    }
-
-    #[test]
-    fn damage_before_the_tail_is_refused() {
-        let (bytes, starts) = file(&[&[entry(1, 1)], &[entry(2, 1)], &[entry(3, 1)]]);
-        for position in [
-            starts[0],
-            starts[1],
-            starts[1] + 5,
-            starts[1] + 9,
-            starts[1] + 40,
-        ] {
-            let mut garbled = bytes.clone();
-            garbled[position] ^= 0x40;
-            let start = if position < starts[1] {
-                starts[0]
-            } else {
-                starts[1]
-            };
-            check(&garbled, Err(FormatError::Damaged { position: start }));
-        }
-        let mut header = bytes.clone();
-        header[12] ^= 1;
-        check(&header, Err(FormatError::Checksum));
-        check(&bytes[..10], Err(FormatError::Short));
-    }
-
-    #[test]
-    fn gap_between_entries_is_refused() {
-        let (bytes, _) = file(&[&[entry(1, 1)], &[entry(3, 1)]]);
-        check(&bytes, Err(FormatError::Order { last: 1, found: 3 }));
-        let (bytes, _) = file(&[&[entry(2, 1)]]);
-        check(&bytes, Err(FormatError::Order { last: 0, found: 2 }));
-    }
-
-    #[test]
-    fn snapshot_is_read_back_and_any_damage_is_seen() {
-        let voters = vec![BrokerId(0), BrokerId(1), BrokerId(2)];
-        let snapshot = Snapshot {
-            index: 9,
-            term: 3,
-            voters,
-            learners: vec![],
-            data: b"records".to_vec(),
-        };
-        let bytes = encode_snapshot(&snapshot);
-        assert_eq!(decode_snapshot(&bytes), Ok(snapshot));
-        for position in 0..bytes.len() {
-            let mut garbled = bytes.clone();
-            garbled[position] ^= 1;
-            assert!(decode_snapshot(&garbled).is_err());
-            assert!(decode_snapshot(&bytes[..position]).is_err());
-        }
-    }
-}
+mod tests;

@@ -4,6 +4,8 @@
 
 mod describe;
 mod frame;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,15 +64,21 @@ pub(crate) struct MetadataLog<D: Disk> {
 }
 
 impl<D: Disk> MetadataLog<D> {
-    /// Whether `folder` holds a metadata log.
-    pub(crate) fn exists(disk: &D, folder: &Path) -> bool {
-        disk.list(folder).is_ok_and(|files| {
-            files.iter().any(|file| {
-                parse_name(&file.name, "log")
-                    .or(parse_name(&file.name, "snapshot"))
-                    .is_some()
-            })
-        })
+    /// Whether `folder` holds a metadata log. A folder that cannot be listed is an error, never taken for an empty one.
+    pub(crate) fn exists(disk: &D, folder: &Path) -> Result<bool, MetadataLogError> {
+        let is_part = |name: &str| {
+            parse_name(name, "log")
+                .or(parse_name(name, "snapshot"))
+                .is_some()
+        };
+        match disk.list(folder) {
+            Ok(files) => Ok(files.iter().any(|file| is_part(&file.name))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(MetadataLogError::Io {
+                path: folder.display().to_string(),
+                source,
+            }),
+        }
     }
 
     /// Opens the log in `folder`, or creates an empty one where there is none; cuts a torn tail.
@@ -83,7 +91,7 @@ impl<D: Disk> MetadataLog<D> {
             path: folder.display().to_string(),
             source,
         };
-        if !Self::exists(disk, folder) {
+        if !Self::exists(disk, folder)? {
             return Self::create(disk, folder, broker_id).map(|log| (log, Persisted::default()));
         }
         let files = disk.list(folder).map_err(io_error)?;
@@ -103,12 +111,7 @@ impl<D: Disk> MetadataLog<D> {
         let scan = frame::scan(&bytes).map_err(|error| damaged(&path, error))?;
         check_identity(&path, &scan, broker_id, snapshot_index)?;
         let file = disk.open(&path).map_err(io_error)?;
-        if scan.end < bytes.len() {
-            tracing::warn!(path = %path.display(), bytes = bytes.len() - scan.end, "cut the torn tail of the metadata log");
-            file.set_length(scan.end as u64)
-                .and_then(|()| file.sync())
-                .map_err(io_error)?;
-        }
+        settle_tail(&file, &path, &scan, bytes.len()).map_err(io_error)?;
         for file in files
             .iter()
             .filter(|file| !file.is_dir && is_leftover(&file.name, snapshot_index))
@@ -181,9 +184,12 @@ impl<D: Disk> MetadataLog<D> {
             return Ok(None);
         }
         let path = snapshot_path(folder, index);
-        let bytes = disk.read(&path).map_err(|source| MetadataLogError::Io {
-            path: path.display().to_string(),
-            source,
+        let bytes = disk.read(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => damaged(&path, FormatError::Missing),
+            _ => MetadataLogError::Io {
+                path: path.display().to_string(),
+                source,
+            },
         })?;
         let snapshot = frame::decode_snapshot(&bytes).map_err(|error| damaged(&path, error))?;
         if snapshot.index == index {
@@ -220,7 +226,20 @@ impl<D: Disk> MetadataLog<D> {
             written => written.and_then(|()| log.file.sync()).map(Ok),
         })??;
         self.position += bytes.len() as u64;
+        self.mark()?;
         self.sequence += 1;
+        Ok(())
+    }
+
+    /// Writes behind the last frame, which is durable, that it is. Nobody waits for the mark: it only tells damage from a torn
+    /// write, and where there is no room for it the next start takes the frame without.
+    fn mark(&mut self) -> Result<(), MetadataLogError> {
+        let mark = frame::encode_mark(self.sequence);
+        self.guarded(|log| match log.file.write_all_at(&mark, log.position) {
+            Err(error) if is_full(&error) => Ok(()),
+            written => written,
+        })?;
+        self.position += frame::MARK_SIZE as u64;
         Ok(())
     }
 
@@ -238,6 +257,8 @@ impl<D: Disk> MetadataLog<D> {
         };
         let mut bytes = frame::encode_header(header);
         frame::encode_frame(&mut bytes, 0, self.hard_state, entries);
+        // The file appears as a whole, once it is durable.
+        bytes.extend_from_slice(&frame::encode_mark(0));
         let path = log_path(&self.folder, snapshot.index);
         let same_file = path == self.path;
         let file = self.guarded(|log| {
@@ -333,6 +354,28 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
+/// Makes the end of the file what was read: cuts what a crash left unfinished, and makes the last frame durable and marks it,
+/// for a process that was killed between its write and its fsync acknowledged nothing of it.
+fn settle_tail(file: &impl DiskFile, path: &Path, scan: &Scan, length: usize) -> io::Result<()> {
+    if scan.end < length {
+        tracing::warn!(path = %path.display(), bytes = length - scan.end, "cut the torn tail of the metadata log");
+        file.set_length(scan.end as u64)?;
+        file.sync()?;
+    } else if !scan.marked {
+        file.sync()?;
+    }
+    match scan.next_sequence.checked_sub(1) {
+        Some(last) if !scan.marked => {
+            let mark = frame::encode_mark(last);
+            match file.write_all_at(&mark, (scan.end - frame::MARK_SIZE) as u64) {
+                Err(error) if is_full(&error) => Ok(()),
+                written => written,
+            }
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn check_identity(
     path: &Path,
     scan: &Scan,
@@ -397,181 +440,4 @@ fn is_leftover(name: &str, snapshot_index: u64) -> bool {
     let other =
         |extension| parse_name(name, extension).is_some_and(|index| index != snapshot_index);
     name.ends_with(".tmp") || other("log") || other("snapshot")
-}
-
-#[cfg(test)]
-mod tests {
-    use taffrail_core::ids::BrokerId;
-    use taffrail_core::raft::EntryType;
-    use taffrail_log::RealDisk;
-
-    use super::*;
-
-    fn entry(index: u64, term: u64) -> Entry {
-        let data = format!("entry {index}").into_bytes();
-        Entry {
-            entry_type: EntryType::Normal,
-            term,
-            index,
-            data,
-            context: Vec::new(),
-        }
-    }
-
-    fn state(term: u64, commit: u64) -> HardState {
-        HardState {
-            term,
-            vote: Some(BrokerId(0)),
-            commit,
-        }
-    }
-
-    fn write(log: &mut MetadataLog<RealDisk>, hard_state: Option<HardState>, entries: &[Entry]) {
-        let persist = Persist {
-            snapshot: None,
-            entries: entries.to_vec(),
-            hard_state,
-            must_sync: true,
-        };
-        log.persist(&persist).unwrap();
-    }
-
-    struct Folder {
-        _root: tempfile::TempDir,
-        path: PathBuf,
-    }
-
-    impl Folder {
-        fn new() -> Self {
-            let root = tempfile::tempdir().unwrap();
-            let path = root.path().join(FOLDER);
-            Self { _root: root, path }
-        }
-
-        fn open(&self) -> Result<(MetadataLog<RealDisk>, Persisted), MetadataLogError> {
-            MetadataLog::open(&RealDisk, &self.path, 3)
-        }
-    }
-
-    #[test]
-    fn what_was_written_is_recovered() {
-        let folder = Folder::new();
-        let (mut log, persisted) = folder.open().unwrap();
-        assert_eq!(persisted, Persisted::default());
-        write(&mut log, Some(state(1, 0)), &[entry(1, 1), entry(2, 1)]);
-        write(&mut log, None, &[entry(2, 2)]);
-        write(&mut log, Some(state(2, 2)), &[]);
-        drop(log);
-        let (mut log, persisted) = folder.open().unwrap();
-        assert_eq!(persisted.hard_state, state(2, 2));
-        assert_eq!(persisted.entries, vec![entry(1, 1), entry(2, 2)]);
-        write(&mut log, None, &[entry(3, 2)]);
-        drop(log);
-        assert_eq!(folder.open().unwrap().1.entries.len(), 3);
-    }
-
-    #[test]
-    fn commit_index_alone_waits_for_the_next_write() {
-        let folder = Folder::new();
-        let (mut log, _) = folder.open().unwrap();
-        write(&mut log, Some(state(1, 0)), &[entry(1, 1)]);
-        let before = log.position;
-        let lazy = Persist {
-            hard_state: Some(state(1, 1)),
-            ..Persist::default()
-        };
-        log.persist(&lazy).unwrap();
-        assert_eq!(log.position, before);
-        write(&mut log, None, &[entry(2, 1)]);
-        drop(log);
-        assert_eq!(folder.open().unwrap().1.hard_state, state(1, 1));
-    }
-
-    #[test]
-    fn snapshot_replaces_what_is_before_it() {
-        let folder = Folder::new();
-        let (mut log, _) = folder.open().unwrap();
-        write(
-            &mut log,
-            Some(state(1, 3)),
-            &[entry(1, 1), entry(2, 1), entry(3, 1)],
-        );
-        let snapshot = Snapshot {
-            index: 2,
-            term: 1,
-            voters: vec![BrokerId(0)],
-            learners: vec![],
-            data: b"image".to_vec(),
-        };
-        log.compact(&snapshot).unwrap();
-        write(&mut log, None, &[entry(4, 1)]);
-        drop(log);
-        std::fs::write(folder.path.join("00000000000000000009.snapshot"), b"orphan").unwrap();
-        std::fs::write(folder.path.join("00000000000000000009.log.tmp"), b"orphan").unwrap();
-        let (_, persisted) = folder.open().unwrap();
-        assert_eq!(persisted.snapshot, Some(snapshot));
-        assert_eq!(persisted.hard_state, state(1, 3));
-        assert_eq!(persisted.entries, vec![entry(3, 1), entry(4, 1)]);
-        assert_eq!(std::fs::read_dir(&folder.path).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn torn_tail_is_cut_and_written_over() {
-        let folder = Folder::new();
-        let (mut log, _) = folder.open().unwrap();
-        write(&mut log, None, &[entry(1, 1)]);
-        write(&mut log, None, &[entry(2, 1)]);
-        let path = log.path.clone();
-        drop(log);
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
-        let (mut log, persisted) = folder.open().unwrap();
-        assert_eq!(persisted.entries, vec![entry(1, 1)]);
-        write(&mut log, None, &[entry(2, 2)]);
-        drop(log);
-        assert_eq!(
-            folder.open().unwrap().1.entries,
-            vec![entry(1, 1), entry(2, 2)]
-        );
-    }
-
-    #[test]
-    fn damage_is_refused_with_what_to_do() {
-        let folder = Folder::new();
-        let (mut log, _) = folder.open().unwrap();
-        write(&mut log, None, &[entry(1, 1)]);
-        write(&mut log, None, &[entry(2, 1)]);
-        let path = log.path.clone();
-        drop(log);
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[HEADER_SIZE + 25] ^= 1;
-        std::fs::write(&path, &bytes).unwrap();
-        let error = folder.open().err().map(|error| error.to_string()).unwrap();
-        assert!(
-            error.contains("cannot be used") && error.contains("restored from theirs"),
-            "{error}"
-        );
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(
-            folder.path.join("00000000000000000009.snapshot"),
-            b"snapshot without a log",
-        )
-        .unwrap();
-        assert!(folder.open().is_err());
-    }
-
-    #[test]
-    fn log_of_another_broker_is_refused() {
-        let folder = Folder::new();
-        drop(folder.open().unwrap());
-        let error = MetadataLog::open(&RealDisk, &folder.path, 4).err().unwrap();
-        assert!(matches!(
-            error,
-            MetadataLogError::OtherBroker {
-                found: 3,
-                expected: 4,
-                ..
-            }
-        ));
-    }
 }
