@@ -30,6 +30,10 @@ pub struct AdminState {
     pub metadata_index: i64,
     /// A hash of the metadata image at that index: equal on all brokers at equal index.
     pub metadata_hash: String,
+    /// The recorded voters.
+    pub voters: Vec<VoterEntry>,
+    /// Why this broker does not vote though it is configured to, with what to do.
+    pub vacant_seat: Option<String>,
     /// All registered brokers.
     pub brokers: Vec<BrokerEntry>,
     /// All topics with all partitions.
@@ -40,6 +44,15 @@ pub struct AdminState {
     pub log_directories: Vec<DirectoryEntry>,
     /// The groups that this broker coordinates.
     pub groups: Vec<GroupEntry>,
+}
+
+/// A recorded voter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VoterEntry {
+    /// Its broker id.
+    pub id: i32,
+    /// The log directory that holds its metadata log, as far as it is known.
+    pub directory_id: Option<String>,
 }
 
 /// One registered broker.
@@ -227,6 +240,14 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
         broker_epoch: broker.cluster.broker_epoch().map(|epoch| epoch.0),
         metadata_index: i64::try_from(index).unwrap_or(i64::MAX),
         metadata_hash: format!("{:016x}", image.hash()),
+        voters: image
+            .voters()
+            .map(|(id, voter)| VoterEntry {
+                id: id.0,
+                directory_id: voter.directory.map(|directory| directory.to_string()),
+            })
+            .collect(),
+        vacant_seat: broker.cluster.vacant_seat(),
         brokers: image
             .brokers()
             .map(|registered| BrokerEntry {

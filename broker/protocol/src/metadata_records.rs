@@ -108,6 +108,11 @@ mod tests {
                 name: "retention.ms".into(),
                 value: None,
             }),
+            MetadataRecord::Voter(VoterRecord {
+                broker_id: 1,
+                directory_id: Uuid([2; 16]),
+                since: 3,
+            }),
             MetadataRecord::NoOp(NoOpRecord::default()),
         ]
     }

@@ -1,10 +1,11 @@
 //! How soon a cluster finds out who is gone, on the simulated network, and what it does not take for gone.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taffrail_core::config::ConfigMap;
-use taffrail_log::Disk;
+use taffrail_log::{Disk, DiskFile};
+use taffrail_node::AdminState;
 
 use crate::cluster::{Cluster, Ending, LOG_DIRECTORIES};
 use crate::random::Random;
@@ -102,6 +103,37 @@ impl Scene {
                 disk.remove_file(&folder.join(&file.name)).unwrap();
             }
         }
+    }
+
+    /// The files that say who a broker's disk is, and what it knows of the metadata.
+    fn identity_files(&self, broker: usize) -> Vec<(PathBuf, Vec<u8>)> {
+        let disk = self.cluster.disk(broker);
+        let mut files = Vec::new();
+        for directory in LOG_DIRECTORIES {
+            let folder = Path::new(directory).join("__cluster_metadata");
+            let log = disk.list(&folder).unwrap_or_default().into_iter();
+            let log = log.map(|file| folder.join(file.name));
+            for path in log.chain([Path::new(directory).join("meta.properties")]) {
+                let content = disk.read(&path).unwrap();
+                files.push((path, content));
+            }
+        }
+        files
+    }
+
+    fn remove_identity(&self, broker: usize) {
+        for (path, _) in self.identity_files(broker) {
+            self.cluster.disk(broker).remove_file(&path).unwrap();
+        }
+    }
+
+    fn recorded_directory(&self, voter: usize) -> Vec<Option<String>> {
+        let states = (0..self.cluster.size()).filter_map(|id| self.cluster.state(id));
+        let of_voter = |state: AdminState| {
+            let mut voters = state.voters.into_iter();
+            voters.find(|entry| entry.id == voter as i32)?.directory_id
+        };
+        states.map(of_voter).collect()
     }
 
     fn wait_ready(&mut self, broker: usize) {
@@ -262,5 +294,48 @@ fn a_voter_whose_metadata_log_is_lost_does_not_vote_before_it_is_restored() {
         );
         scene.cluster.start(other);
         scene.wait_ready(victim);
+    }
+}
+
+#[test]
+fn an_old_disk_of_a_voter_does_not_vote_and_tells_what_to_do() {
+    for seed in 0..SEEDS / 3 {
+        let mut scene = Scene::new(seed, 3);
+        let victim = scene.other_than(scene.controller());
+        let before = scene.recorded_directory(victim);
+        assert!(before[0].is_some() && before.iter().all(|known| *known == before[0]));
+        scene.cluster.end(victim, Ending::Kill);
+        let old_disk = scene.identity_files(victim);
+        scene.remove_identity(victim);
+        scene.cluster.start(victim);
+        scene.wait_ready(victim);
+        let after = scene.recorded_directory(victim);
+        assert_ne!(after[0], before[0], "seed {seed}: the new disk is recorded");
+        assert!(after.iter().all(|known| *known == after[0]), "seed {seed}");
+
+        scene.cluster.end(victim, Ending::Kill);
+        scene.remove_identity(victim);
+        for (path, content) in old_disk {
+            let file = scene.cluster.disk(victim).create(&path).unwrap();
+            file.write_all_at(&content, 0).unwrap();
+        }
+        scene.cluster.start(victim);
+        scene.wait("the old disk is told", FORMS_WITHIN, |scene| {
+            let state = scene.cluster.state(victim);
+            let told = state.and_then(|state| state.vacant_seat);
+            told.is_some_and(|told| told.contains("Bring the recorded disk back"))
+        });
+        assert!(scene.cluster.not_ready(victim).is_some());
+        let controller = scene.controller();
+        scene.cluster.end(controller, Ending::Kill);
+        scene.pass(Duration::from_secs(10));
+        let third = 3 - victim - controller;
+        let known = scene.cluster.state(third).unwrap().controller_id;
+        assert_eq!(known, None, "seed {seed}: nobody leads with that vote");
+        scene.cluster.start(controller);
+        scene.wait("somebody leads", FORMS_WITHIN, |scene| {
+            let state = scene.cluster.state(third);
+            state.is_some_and(|state| state.controller_id.is_some())
+        });
     }
 }

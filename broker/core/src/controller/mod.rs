@@ -20,6 +20,7 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod voters;
 
 use std::time::Duration;
 

@@ -56,7 +56,10 @@ impl Changes {
             Record::Config { resource, .. } => {
                 self.configs.insert(resource.clone());
             }
-            Record::ClusterId { .. } | Record::ProducerIds { .. } | Record::NoOp => {}
+            Record::ClusterId { .. }
+            | Record::ProducerIds { .. }
+            | Record::Voter { .. }
+            | Record::NoOp => {}
         }
     }
 

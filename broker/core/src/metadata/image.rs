@@ -11,12 +11,22 @@ use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation, TopicId, Topic
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Image {
     cluster_id: Option<String>,
+    voters: BTreeMap<BrokerId, Voter>,
     brokers: BTreeMap<BrokerId, Broker>,
     endpoints: BTreeMap<BrokerId, Endpoints>,
     topics: BTreeMap<TopicId, Arc<Topic>>,
     topic_ids: BTreeMap<String, TopicId>,
     configs: BTreeMap<ConfigResource, BTreeMap<String, String>>,
     next_producer_id: i64,
+}
+
+/// A broker that votes on the metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Voter {
+    /// The log directory that holds its metadata log, as far as it is known.
+    pub directory: Option<DirectoryId>,
+    /// The index since which that is so.
+    pub since: i64,
 }
 
 /// A registered broker.
@@ -139,6 +149,17 @@ impl Image {
             Record::ProducerIds { next } => {
                 self.next_producer_id = self.next_producer_id.max(*next)
             }
+            Record::Voter {
+                broker,
+                directory,
+                since,
+            } => {
+                let voter = Voter {
+                    directory: *directory,
+                    since: *since,
+                };
+                self.voters.insert(*broker, voter);
+            }
             Record::NoOp => {}
         }
     }
@@ -163,6 +184,13 @@ impl Image {
         if let Some(cluster_id) = &self.cluster_id {
             records.push(Record::ClusterId {
                 cluster_id: cluster_id.clone(),
+            });
+        }
+        for (broker, voter) in &self.voters {
+            records.push(Record::Voter {
+                broker: *broker,
+                directory: voter.directory,
+                since: voter.since,
             });
         }
         for broker in self.brokers.values() {
@@ -231,6 +259,16 @@ impl Image {
     /// The cluster's id, once the first controller wrote it.
     pub fn cluster_id(&self) -> Option<&str> {
         self.cluster_id.as_deref()
+    }
+
+    /// What is recorded of a voter.
+    pub fn voter(&self, id: BrokerId) -> Option<Voter> {
+        self.voters.get(&id).copied()
+    }
+
+    /// All recorded voters by id; none before the first controller wrote them.
+    pub fn voters(&self) -> impl Iterator<Item = (BrokerId, Voter)> {
+        self.voters.iter().map(|(id, voter)| (*id, *voter))
     }
 
     /// A registered broker.

@@ -89,6 +89,16 @@ pub enum Record {
         /// The first id not given out.
         next: i64,
     },
+    /// A broker votes on the metadata.
+    Voter {
+        /// Which broker.
+        broker: BrokerId,
+        /// The log directory that holds its metadata log: with another one it is not this voter. `None` until it tells,
+        /// and if its metadata log is in none of its log directories.
+        directory: Option<DirectoryId>,
+        /// The index of the entry that says so: of two records the later one holds.
+        since: i64,
+    },
     /// Nothing.
     NoOp,
 }

@@ -19,10 +19,11 @@ mod quorum;
 mod records;
 mod registration;
 mod search;
+mod seat;
 mod seating;
 mod start;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -100,8 +101,8 @@ pub(crate) struct Cluster<E: Env> {
     alter_channel: ControllerChannel<E>,
     forward_channel: ControllerChannel<E>,
     broker: OnceLock<Weak<Broker<E>>>,
-    /// The log directory that holds the metadata log, on a voter.
-    metadata_directory: OnceLock<PathBuf>,
+    /// Where this broker votes, and whether it does.
+    seat: seat::Seat,
 }
 
 impl<E: Env> Cluster<E> {
@@ -136,7 +137,7 @@ impl<E: Env> Cluster<E> {
             alter_channel: ControllerChannel::default(),
             forward_channel: ControllerChannel::default(),
             broker: OnceLock::new(),
-            metadata_directory: OnceLock::new(),
+            seat: seat::Seat::default(),
         }
     }
 
@@ -209,14 +210,9 @@ impl<E: Env> Cluster<E> {
         &self.voters
     }
 
-    /// Whether this broker only follows the metadata.
-    pub(crate) fn is_observer(&self) -> bool {
-        !self.voters.contains(&self.id)
-    }
-
     /// The log directory that holds the metadata log, if this broker votes.
     pub(crate) fn metadata_directory(&self) -> Option<&Path> {
-        self.metadata_directory.get().map(PathBuf::as_path)
+        self.seat.path()
     }
 
     /// The active controller, as far as this broker knows.

@@ -28,7 +28,8 @@ const BYTES_MAX: i32 = 4 << 20;
 
 /// Follows the voters for ever.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
-    let voters: Vec<BrokerId> = broker.cluster.voters().to_vec();
+    let voters = broker.cluster.voters().iter().copied();
+    let voters: Vec<BrokerId> = voters.filter(|voter| *voter != broker.id).collect();
     let mut next = usize::try_from(broker.env.random() % voters.len() as u64).unwrap_or(0);
     loop {
         let voter = broker

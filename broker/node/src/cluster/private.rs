@@ -12,7 +12,7 @@ use taffrail_core::ids::{
     BrokerEpoch, BrokerId, DirectoryId, Incarnation, LeaderEpoch, PartitionEpoch, TopicId,
     TopicPartition,
 };
-use taffrail_core::metadata::{Image, Listener};
+use taffrail_core::metadata::{Image, Listener, Voter};
 use taffrail_protocol::messages::alter_partitions_response::{
     AlterPartitionsPartitionResult, AlterPartitionsTopicResult,
 };
@@ -28,8 +28,8 @@ use taffrail_protocol::messages::{
 use taffrail_protocol::{ErrorCode, Uuid};
 
 use super::controller_channel::ControllerRequest;
-use super::impaired;
 use super::quorum::{Event, NotController, wire};
+use super::{impaired, records, seat};
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -50,6 +50,7 @@ pub(crate) fn handle_raft_messages<E: Env>(
 ) -> RaftMessagesResponse {
     let refused = |code: ErrorCode| RaftMessagesResponse {
         error_code: code.code(),
+        ..Default::default()
     };
     if context.peer != Some(BrokerId(request.from)) || request.to != broker.id.0 {
         return refused(ErrorCode::ClusterAuthorizationFailed);
@@ -64,10 +65,34 @@ pub(crate) fn handle_raft_messages<E: Env>(
     if request.messages.iter().any(|message| message.from != from) {
         return refused(ErrorCode::InvalidRequest);
     }
+    let directory = records::directory_from_wire(request.from_directory);
+    let recorded = broker.cluster.image().voter(BrokerId(request.from));
+    if let Some(voter) = recorded
+        && seat::speaks_against(recorded, directory, request.from_since)
+    {
+        return RaftMessagesResponse {
+            error_code: ErrorCode::InvalidVoterKey.code(),
+            recorded_directory: records::directory_to_wire(voter.directory),
+            recorded_since: voter.since,
+        };
+    }
+    let meant = Voter {
+        directory: records::directory_from_wire(request.to_directory),
+        since: request.to_since,
+    };
+    let own = broker.cluster.own_seat();
+    if seat::speaks_against(Some(meant), own.directory, own.since) {
+        broker.cluster.quorum.tell(Event::Replaced(meant));
+        return refused(ErrorCode::InvalidVoterKey);
+    }
     let messages: Result<Vec<_>, _> = request.messages.into_iter().map(wire::to_core).collect();
     match messages {
         Ok(messages) => {
-            if !broker.cluster.quorum.tell(Event::Messages(messages)) {
+            if !broker
+                .cluster
+                .quorum
+                .tell(Event::Messages(messages, directory))
+            {
                 tracing::debug!(
                     from,
                     "dropped raft messages: the queue is full, or this broker does not vote yet"

@@ -7,7 +7,7 @@ use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
 use taffrail_protocol::messages::{
     BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, NoOpRecord,
     PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
-    UnregisterBrokerRecord, broker_endpoints_record, register_broker_record,
+    UnregisterBrokerRecord, VoterRecord, broker_endpoints_record, register_broker_record,
 };
 use taffrail_protocol::metadata_records::{self, MetadataRecord};
 use taffrail_protocol::{DecodeError, EncodeError, Uuid};
@@ -139,6 +139,15 @@ fn to_protocol(record: &Record) -> MetadataRecord {
         Record::ProducerIds { next } => {
             MetadataRecord::ProducerIds(ProducerIdsRecord { next: *next })
         }
+        Record::Voter {
+            broker,
+            directory,
+            since,
+        } => MetadataRecord::Voter(VoterRecord {
+            broker_id: broker.0,
+            directory_id: directory_to_wire(*directory),
+            since: *since,
+        }),
         Record::NoOp => MetadataRecord::NoOp(NoOpRecord::default()),
     }
 }
@@ -219,8 +228,23 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
             value: record.value,
         },
         MetadataRecord::ProducerIds(record) => Record::ProducerIds { next: record.next },
+        MetadataRecord::Voter(record) => Record::Voter {
+            broker: BrokerId(record.broker_id),
+            directory: directory_from_wire(record.directory_id),
+            since: record.since,
+        },
         MetadataRecord::NoOp(NoOpRecord {}) => Record::NoOp,
     })
+}
+
+/// A zero id stands for none.
+pub(super) fn directory_to_wire(directory: Option<DirectoryId>) -> Uuid {
+    directory.map_or_else(Uuid::default, |id| Uuid(id.0))
+}
+
+/// The other way.
+pub(super) fn directory_from_wire(id: Uuid) -> Option<DirectoryId> {
+    (id != Uuid::default()).then_some(DirectoryId(id.0))
 }
 
 fn partition_to_core(record: PartitionRecord) -> Partition {
@@ -335,6 +359,16 @@ mod tests {
             config(ConfigResource::Broker(None), None),
             config(ConfigResource::Broker(Some(BrokerId(3))), Some("2")),
             Record::ProducerIds { next: 1000 },
+            Record::Voter {
+                broker: BrokerId(1),
+                directory: Some(DirectoryId([2; 16])),
+                since: 9,
+            },
+            Record::Voter {
+                broker: BrokerId(2),
+                directory: None,
+                since: 9,
+            },
             Record::NoOp,
         ]
     }

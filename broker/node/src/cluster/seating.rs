@@ -14,7 +14,7 @@ use taffrail_protocol::messages::{VoterStateRequest, VoterStateResponse};
 use taffrail_protocol::{ErrorCode, Request};
 
 use super::metadata_log::MetadataLog;
-use super::peer;
+use super::{peer, records};
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -40,6 +40,11 @@ struct State {
 impl Waiting {
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// This voter does not vote, and will not before it is started anew.
+    pub(super) fn refuse(&self) {
+        self.with(|state| state.own = Some(VoterStanding::Lost));
     }
 }
 
@@ -84,12 +89,16 @@ pub(super) async fn run<E: Env>(
         };
         if told.as_ref() != Some(&reason) {
             tracing::info!(broker = %broker.id, %reason, "has an empty metadata log and does not vote yet");
+            let vacant =
+                format!("the metadata log is empty and this voter does not vote yet: {reason}");
+            broker.cluster.seat.set_vacant(Some(vacant));
             told = Some(reason);
         }
         let until = broker.env.now() + PAUSE;
         broker.env.sleep_until(until).await;
     };
     waiting.with(|state| state.own = None);
+    broker.cluster.seat.set_vacant(None);
     if let Err(error) = broker.cluster.seat(&broker, log, persisted).await {
         broker.fail(error.to_string());
     }
@@ -125,6 +134,7 @@ async fn ask<E: Env>(
         to: voter.0,
         has_served,
         want_snapshot,
+        directory: records::directory_to_wire(broker.cluster.seat.directory()),
     };
     // A connection of its own opens with PeerHello, by which the other one knows of this process.
     let connection = peer::open(broker, voter).await.map_err(|e| e.to_string())?;
@@ -209,6 +219,16 @@ pub(crate) async fn handle_voter_state<E: Env>(
     });
     if let Some(own) = own {
         return to_wire(own, None);
+    }
+    if request.want_snapshot {
+        let directory = records::directory_from_wire(request.directory);
+        let recorded = broker
+            .cluster
+            .decide(move |controller, _| controller.replace_voter(asker, directory));
+        // Without the lead there is no snapshot either, and the standing says who has it.
+        if recorded.await.is_ok() {
+            tracing::warn!(voter = %asker, ?directory, "records the directory of a voter with an empty metadata log");
+        }
     }
     let restored = request.want_snapshot.then_some(asker);
     match broker.cluster.quorum.voter_state(restored).await {

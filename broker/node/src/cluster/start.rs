@@ -10,7 +10,7 @@ use taffrail_core::raft::{Persisted, RaftConfig, RaftNode};
 
 use super::metadata_log::{self, DAMAGED_ADVICE, MetadataLog, MetadataLogError};
 use super::quorum::{Parts, Task};
-use super::{Cluster, doubts, millis, observer, published, records, registration, seating};
+use super::{Cluster, doubts, millis, observer, published, records, registration, seat, seating};
 use crate::broker::Broker;
 use crate::env::Env;
 use crate::node::StartError;
@@ -53,7 +53,7 @@ impl<E: Env> Cluster<E> {
             )));
         }
         if let Some(directory) = folder.parent() {
-            self.metadata_directory.get_or_init(|| directory.to_owned());
+            self.place_seat(broker, directory);
         }
         let disk = broker.env.disk().clone();
         let broker_id = broker.id.0;
@@ -90,6 +90,12 @@ impl<E: Env> Cluster<E> {
             }
             None => (Image::default(), 0),
         };
+        let recorded = image.voter(broker.id);
+        if self.voters.len() > 1 && seat::is_other(recorded, self.seat.directory()) {
+            self.published.publish(applied, Arc::new(image));
+            self.give_up_seat(broker, recorded.and_then(|voter| voter.directory));
+            return Ok(());
+        }
         let raft = RaftNode::new(
             &RaftConfig::new(broker.id, self.voters.clone(), broker.env.random()),
             persisted,

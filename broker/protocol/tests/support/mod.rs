@@ -302,5 +302,5 @@ all_codecs! {
     SetBrokerEndpointsResponse SyncGroupRequest SyncGroupResponse VoterStateRequest VoterStateResponse
     GroupMetadataKey GroupMetadataValue OffsetCommitKey OffsetCommitValue
     RegisterBrokerRecord UnregisterBrokerRecord BrokerStateRecord BrokerEndpointsRecord TopicRecord RemoveTopicRecord
-    PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord NoOpRecord
+    PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord VoterRecord NoOpRecord
 }

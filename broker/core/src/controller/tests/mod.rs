@@ -10,3 +10,4 @@ mod reassignment;
 mod replay;
 mod suspects;
 mod topics;
+mod voters;

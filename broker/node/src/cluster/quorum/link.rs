@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::ids::BrokerId;
+use taffrail_core::metadata::Voter;
 use taffrail_core::raft::Message;
 use taffrail_protocol::messages::RaftMessagesRequest;
 use taffrail_protocol::{ErrorCode, Request};
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use super::{Event, wire};
 use crate::broker::Broker;
 use crate::cluster::peer::{self, PeerConnection, PeerError};
+use crate::cluster::records;
 use crate::env::Env;
 
 /// Messages that wait for one peer. Raft has at most 256 appends in flight to it, and little else.
@@ -64,7 +66,7 @@ async fn run<E: Env>(
     let mut was_reachable = true;
     while let Some(first) = messages.recv().await {
         let batch = drain(first, &mut messages);
-        match deliver(&broker, peer, &mut connection, batch).await {
+        match deliver(&broker, peer, &mut connection, &events, batch).await {
             Ok(()) => {
                 if !was_reachable {
                     tracing::info!(%peer, "voter is reachable again");
@@ -115,21 +117,35 @@ async fn deliver<E: Env>(
     broker: &Arc<Broker<E>>,
     peer: BrokerId,
     connection: &mut Option<PeerConnection<E>>,
+    events: &mpsc::Sender<Event>,
     batch: Vec<Message>,
 ) -> Result<(), PeerError> {
     let open = match connection.take() {
         Some(open) => open,
         None => peer::open(broker, peer).await?,
     };
+    let own = broker.cluster.own_seat();
+    let recorded = broker.cluster.image().voter(peer);
     let request = RaftMessagesRequest {
         from: broker.id.0,
         to: peer.0,
+        from_directory: records::directory_to_wire(own.directory),
+        from_since: own.since,
+        to_directory: records::directory_to_wire(recorded.and_then(|voter| voter.directory)),
+        to_since: recorded.map_or(-1, |voter| voter.since),
         messages: batch.into_iter().map(wire::from_core).collect(),
     };
     let deadline = broker.env.now() + SEND_TIMEOUT;
     let answer = open
         .call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
         .await?;
+    if answer.error_code == ErrorCode::InvalidVoterKey.code() {
+        // A full queue only delays it until the next refusal.
+        let _ = events.try_send(Event::Replaced(Voter {
+            directory: records::directory_from_wire(answer.recorded_directory),
+            since: answer.recorded_since,
+        }));
+    }
     if answer.error_code != ErrorCode::None.code() {
         // It may hold this process for an earlier one; a new connection begins with who we are.
         return Err(PeerError::Refused {

@@ -9,8 +9,8 @@ pub(super) mod wire;
 use std::sync::OnceLock;
 
 use taffrail_core::controller::{Controller, Decision, Sighting, Suspect};
-use taffrail_core::ids::{BrokerId, Incarnation};
-use taffrail_core::metadata::Record;
+use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
+use taffrail_core::metadata::{Record, Voter};
 use taffrail_core::raft::{Message, Snapshot, VoterProgress, VoterStanding};
 use taffrail_core::time::Instant;
 use thiserror::Error;
@@ -29,8 +29,10 @@ pub(crate) struct NotController;
 
 /// What the task is told.
 pub(super) enum Event {
-    /// Raft messages of another voter, in order.
-    Messages(Vec<Message>),
+    /// Raft messages of another voter, in order, and the directory that it votes with.
+    Messages(Vec<Message>, Option<DirectoryId>),
+    /// Another voter knows a later record of this one, with another directory.
+    Replaced(Voter),
     /// A voter that cannot be reached.
     Unreachable(BrokerId),
     /// A request for the controller.

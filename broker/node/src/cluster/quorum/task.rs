@@ -2,14 +2,16 @@
 //! Raft's order: send, apply what is committed, take on a new role, write to disk, send what waited for the disk.
 //! Everything that arrived together is written together.
 
+mod lead;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::controller::{Controller, ControllerConfig};
-use taffrail_core::ids::{BrokerId, Incarnation, TopicId};
+use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
 use taffrail_core::metadata::{Image, Record};
-use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Role, Snapshot, VoterStanding};
+use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Snapshot, VoterStanding};
 use taffrail_core::time::Instant;
 use tokio::sync::mpsc;
 
@@ -18,8 +20,8 @@ use super::pending::PendingReplies;
 use super::{Decide, Decided, Event, QuorumProgress};
 use crate::broker::Broker;
 use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
-use crate::cluster::{records, search};
-use crate::env::{Env, random_id};
+use crate::cluster::{records, search, seat};
+use crate::env::Env;
 
 /// Events taken in one turn before anything is written.
 const EVENTS_PER_TURN: usize = 256;
@@ -46,6 +48,8 @@ pub(in crate::cluster) struct Task<E: Env> {
     /// A decision could not be proposed: the next tick is soon enough for another try.
     stalled: bool,
     leader_look: Option<LeaderLook>,
+    /// Another disk is recorded for this voter, in this directory: it gives up its seat.
+    replaced_by: Option<Option<DirectoryId>>,
 }
 
 /// A look for the leader is under way.
@@ -105,6 +109,7 @@ impl<E: Env> Task<E> {
             config: parts.config,
             stalled: false,
             leader_look: None,
+            replaced_by: None,
         }
     }
 
@@ -128,9 +133,14 @@ impl<E: Env> Task<E> {
 
     /// Runs until the broker stops; an error is one that it must stop for.
     pub(in crate::cluster) async fn run(mut self) {
+        let broker = Arc::clone(&self.broker);
         if let Err(reason) = self.serve().await {
-            tracing::error!(broker = %self.broker.id, %reason, "the metadata quorum lost this voter");
-            self.broker.fail(reason);
+            tracing::error!(broker = %broker.id, %reason, "the metadata quorum lost this voter");
+            broker.fail(reason);
+        } else if let Some(recorded) = self.replaced_by {
+            drop(self);
+            broker.cluster.set_leader(None);
+            broker.cluster.give_up_seat(&broker, recorded);
         }
     }
 
@@ -151,6 +161,9 @@ impl<E: Env> Task<E> {
                 };
                 self.handle_event(event)?;
             }
+            if self.replaced_by.is_some() {
+                return Ok(());
+            }
             self.handle_time();
             self.drive().await?;
             self.compact_if_large().await?;
@@ -168,9 +181,18 @@ impl<E: Env> Task<E> {
 
     fn handle_event(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Messages(messages) => {
+            Event::Messages(messages, directory) => {
+                if let Some(message) = messages.first() {
+                    self.note_directory(message.from, directory);
+                }
                 for message in messages {
                     self.handle_message(message)?;
+                }
+            }
+            Event::Replaced(recorded) => {
+                let own = self.broker.cluster.own_seat();
+                if seat::speaks_against(Some(recorded), own.directory, own.since) {
+                    self.replaced_by = Some(recorded.directory);
                 }
             }
             Event::Unreachable(peer) => self.raft.handle_unreachable(peer),
@@ -229,17 +251,6 @@ impl<E: Env> Task<E> {
             }
         }
         Ok(())
-    }
-
-    /// A voter whose disk was lost starts anew on what is committed here.
-    fn restore(&mut self, voter: BrokerId) -> Result<Option<Snapshot>, String> {
-        if self.leadership.is_none() || self.raft.applied_index() != self.applied {
-            return Ok(None);
-        }
-        let data = records::encode(&self.image.snapshot()).map_err(|error| error.to_string())?;
-        let snapshot = self.raft.restore_voter(voter, data);
-        tracing::warn!(%voter, given = snapshot.is_some(), "a voter with an empty metadata log asks for a snapshot");
-        Ok(snapshot)
     }
 
     /// A leader has the controller find out about the broker, whoever it is; a follower cares for its leader.
@@ -479,62 +490,6 @@ impl<E: Env> Task<E> {
             .cluster
             .published
             .publish(self.applied, Arc::clone(&self.image));
-    }
-
-    fn take_role(&mut self, role: Role) {
-        match role {
-            Role::Leader { term } => {
-                tracing::info!(broker = %self.broker.id, term, "leads the metadata quorum");
-                let now = self.broker.env.now();
-                let controller = Controller::new(
-                    now,
-                    self.config.clone(),
-                    Image::clone(&self.image),
-                    self.applied as i64,
-                );
-                self.leadership = Some(Leadership {
-                    term,
-                    controller,
-                    proposed: self.applied,
-                    pending: PendingReplies::default(),
-                });
-                self.bootstrap();
-                self.broker.cluster.set_leader(Some(self.broker.id));
-            }
-            Role::Follower { leader, term } => {
-                if let Some(mut leadership) = self.leadership.take() {
-                    tracing::info!(broker = %self.broker.id, term, "does not lead the metadata quorum any more");
-                    leadership.pending.drop_all();
-                }
-                self.broker.cluster.set_leader(leader);
-            }
-        }
-    }
-
-    /// The first controller gives the cluster its id: the configured one, else one drawn like any other id.
-    fn bootstrap(&mut self) {
-        let drawn = || TopicId(random_id(&self.broker.env)).to_string();
-        let cluster_id = self.broker.cluster.cluster_id().unwrap_or_else(drawn);
-        self.decide(Box::new(move |controller, _| {
-            let decision = controller.bootstrap(&cluster_id);
-            Decided {
-                records: decision.records,
-                release: Box::new(|| {}),
-            }
-        }));
-    }
-
-    /// Lets the voter lead that is most up to date, so that the others need not notice a silence.
-    fn hand_over(&mut self) {
-        let own = self.broker.id;
-        let candidates = self.raft.progress().into_iter();
-        let best = candidates
-            .filter(|progress| progress.voter != own && progress.recently_active)
-            .max_by_key(|progress| (progress.matched, progress.voter));
-        if let Some(best) = best {
-            tracing::info!(to = %best.voter, "hands the lead of the metadata quorum over");
-            self.raft.transfer_leader(best.voter);
-        }
     }
 
     /// Replaces what was written by a snapshot, once it is large.

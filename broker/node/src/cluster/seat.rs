@@ -1,0 +1,169 @@
+//! This broker's seat among the voters: in which log directory it keeps the metadata log, and why it does not vote, if it should.
+//! A voter is recorded in the metadata as broker and directory together (`VoterRecord`): one that comes with another directory
+//! gives up its seat, tells so, and follows the metadata as a broker that does not vote.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use taffrail_core::ids::DirectoryId;
+use taffrail_core::metadata::Voter;
+
+use super::{Cluster, metadata_log, observer};
+use crate::broker::Broker;
+use crate::env::Env;
+
+/// Known from the start of a voter on.
+#[derive(Default)]
+pub(super) struct Seat {
+    place: OnceLock<Place>,
+    /// Why this broker does not vote though it is configured to; for a person to read.
+    vacant: Mutex<Option<String>>,
+    given_up: AtomicBool,
+}
+
+struct Place {
+    path: PathBuf,
+    /// None if the metadata log is in none of the log directories.
+    directory: Option<DirectoryId>,
+}
+
+impl Seat {
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.place.get().map(|place| place.path.as_path())
+    }
+
+    /// The directory by which this voter is known.
+    pub(super) fn directory(&self) -> Option<DirectoryId> {
+        self.place.get()?.directory
+    }
+
+    pub(super) fn set_vacant(&self, reason: Option<String>) {
+        *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    pub(super) fn vacant(&self) -> Option<String> {
+        self.vacant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl<E: Env> Cluster<E> {
+    /// Whether this broker only follows the metadata.
+    pub(crate) fn is_observer(&self) -> bool {
+        !self.voters.contains(&self.id) || self.seat.given_up.load(Ordering::Acquire)
+    }
+
+    /// Why this broker does not vote though it is configured to, with what to do.
+    pub(crate) fn vacant_seat(&self) -> Option<String> {
+        self.seat.vacant()
+    }
+
+    /// This voter's directory, and since when it is recorded as far as this broker knows; -1 for never.
+    pub(super) fn own_seat(&self) -> Voter {
+        let directory = self.seat.directory();
+        let recorded = self.image().voter(self.id);
+        let recorded = recorded.filter(|recorded| recorded.directory == directory);
+        Voter {
+            directory,
+            since: recorded.map_or(-1, |recorded| recorded.since),
+        }
+    }
+
+    /// Notes in which directory the metadata log is.
+    pub(super) fn place_seat(&self, broker: &Broker<E>, path: &Path) {
+        let mut directories = broker.replication.directories().iter();
+        let holder = directories.find(|directory| directory.path() == path);
+        self.seat.place.get_or_init(|| Place {
+            path: path.to_owned(),
+            directory: holder.map(|directory| DirectoryId(directory.identity().directory_id)),
+        });
+    }
+
+    /// Leaves the seat to the disk that is recorded. This broker only follows from now on, until it is started anew.
+    pub(super) fn give_up_seat(&self, broker: &Arc<Broker<E>>, recorded: Option<DirectoryId>) {
+        let named = |id: Option<DirectoryId>| {
+            id.map_or_else(
+                || "none of the log directories".to_owned(),
+                |id| id.to_string(),
+            )
+        };
+        let path = self.seat.path().unwrap_or_else(|| Path::new(""));
+        let reason = format!(
+            "the metadata log in {} is not the one of this voter: directory {} is recorded for broker {}, this is {}, an old or \
+             another disk. It does not vote. Bring the recorded disk back; or, if it is lost and all other voters run, move the \
+             folder {} away and start this broker again: its log is then restored from theirs, and this directory recorded",
+            path.display(),
+            named(recorded),
+            self.id,
+            named(self.seat.directory()),
+            metadata_log::FOLDER,
+        );
+        tracing::error!(broker = %self.id, %reason, "does not vote");
+        self.seat.set_vacant(Some(reason));
+        self.seat.given_up.store(true, Ordering::Release);
+        self.waiting.refuse();
+        self.history.clear();
+        broker.env.spawn(observer::run(Arc::clone(broker)));
+    }
+}
+
+/// Whether what is recorded of a voter speaks against one that comes with this directory, recorded since that index as far as the
+/// one who says so knows. Of two records the later one holds; who knows only the earlier one is behind.
+pub(super) fn speaks_against(
+    recorded: Option<Voter>,
+    directory: Option<DirectoryId>,
+    since: i64,
+) -> bool {
+    is_other(recorded, directory) && recorded.is_some_and(|recorded| recorded.since > since)
+}
+
+/// Whether a directory is another one than the recorded. Nothing is known of a voter that has not told its own.
+pub(super) fn is_other(recorded: Option<Voter>, directory: Option<DirectoryId>) -> bool {
+    let recorded = recorded.and_then(|voter| voter.directory);
+    recorded.is_some() && recorded != directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_recorded_directory_can_be_another_one() {
+        let id = |byte| Some(DirectoryId([byte; 16]));
+        let voter = |directory| {
+            Some(Voter {
+                directory,
+                since: 1,
+            })
+        };
+        for (recorded, directory, expected) in [
+            (None, id(1), false),
+            (voter(None), id(1), false),
+            (voter(id(1)), id(1), false),
+            (voter(id(1)), id(2), true),
+            (voter(id(1)), None, true),
+        ] {
+            assert_eq!(is_other(recorded, directory), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_records_the_later_one_holds() {
+        let (old, new) = (Some(DirectoryId([1; 16])), Some(DirectoryId([2; 16])));
+        let voter = |directory, since| Some(Voter { directory, since });
+        for (recorded, directory, since, expected) in [
+            (voter(new, 9), old, 5, true),
+            (voter(new, 9), old, -1, true),
+            (voter(old, 5), new, 9, false),
+            (voter(new, 9), new, 9, false),
+            (voter(new, 9), new, -1, false),
+            (None, old, -1, false),
+        ] {
+            let against = speaks_against(recorded, directory, since);
+            assert_eq!(against, expected, "{recorded:?} {directory:?} {since}");
+        }
+    }
+}
