@@ -1,13 +1,20 @@
 //! The CustomResourceDefinitions, as JSON values and as the YAML files of this folder.
 
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::{Cluster, Topic};
 
 /// How deep below `spec.pod.<field>` the texts of Kubernetes' own types are kept. Their full texts are ten times
 /// ours, and `kubectl explain pod.spec` has them.
 const POD_DESCRIPTION_DEPTH: usize = 1;
+
+/// A quantity that is not negative (Kubernetes' resource.Quantity).
+const QUANTITY: &str = "^([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
+
+/// What a label's value may be (Kubernetes' validation.IsValidLabelValue). Its length is a bound of its own.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+const LABEL_VALUE_MAX: u64 = 63;
 
 /// One CustomResourceDefinition and the file it is generated into.
 pub struct Definition {
@@ -45,8 +52,37 @@ fn definition(file: &'static str, crd: impl serde::Serialize) -> Definition {
         for field in fields.values_mut() {
             strip_descriptions(field, POD_DESCRIPTION_DEPTH);
         }
+        judge_values(fields);
     }
     Definition { file, value }
+}
+
+/// Kubernetes' own types say nothing in their schemas about quantities and labels; a wrong one would only be found when
+/// the pods are written.
+fn judge_values(pod: &mut Map<String, Value>) {
+    for list in ["limits", "requests"] {
+        let quantity = ["resources", "properties", list, "additionalProperties"];
+        constrain(pod, &quantity, json!({"pattern": QUANTITY}));
+    }
+    for map in ["labels", "nodeSelector"] {
+        let value = json!({"pattern": LABEL_VALUE, "maxLength": LABEL_VALUE_MAX});
+        constrain(pod, &[map, "additionalProperties"], value);
+    }
+}
+
+/// Adds keywords to the schema at a path. A test demands that they are in the definition.
+fn constrain(fields: &mut Map<String, Value>, path: &[&str], keywords: Value) {
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
+    let mut at = Some(fields);
+    for parent in parents {
+        at = at.and_then(|map| map.get_mut(*parent)?.as_object_mut());
+    }
+    let schema = at.and_then(|map| map.get_mut(*last)?.as_object_mut());
+    if let (Some(schema), Value::Object(keywords)) = (schema, keywords) {
+        schema.extend(keywords);
+    }
 }
 
 fn strip_descriptions(schema: &mut Value, keep: usize) {

@@ -84,7 +84,7 @@ reasons! {
     ClusterNotFound => false,
     /// The object is being deleted; the message says what that waits for.
     Deleting => true,
-    /// Brokers wait for their rack or for the addresses at which clients outside reach them.
+    /// Brokers have no rack yet, which they wait for, or no address at which clients outside reach them.
     EndpointsPending => true,
     /// The spec has fewer partitions than the topic.
     FewerPartitions => false,

@@ -22,8 +22,8 @@ pub(crate) const OPERATOR_CONFIGS: &[&str] = &[
     "log.dirs",
     "node.id",
     "process.roles",
-    "taffrail.endpoints.required",
     "taffrail.metrics.listener",
+    "taffrail.rack.required",
 ];
 
 /// What someone asked for: a Cluster and the Topics around it.

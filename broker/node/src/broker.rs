@@ -11,7 +11,7 @@ use taffrail_core::time::Instant;
 
 use crate::access::Authorizer;
 use crate::cluster::Cluster;
-use crate::cluster::endpoints::missing_endpoints;
+use crate::cluster::endpoints::lacks_rack;
 use crate::env::{Env, random_id};
 use crate::groups::Groups;
 use crate::housekeeping;
@@ -120,11 +120,11 @@ impl<E: Env> Broker<E> {
         } else if !self.cluster.is_caught_up() {
             "not caught up with the metadata yet"
         } else if !self.cluster.is_unfenced() {
-            let missing = missing_endpoints(self, &self.cluster.image());
-            return Some(missing.map_or_else(
-                || "still fenced by the controller".to_owned(),
-                |missing| format!("waits for the operator to tell {missing}"),
-            ));
+            if lacks_rack(self, &self.cluster.image()) {
+                "waits for the operator to tell the rack"
+            } else {
+                "still fenced by the controller"
+            }
         } else {
             self.ready_once.store(true, Ordering::Release);
             return None;

@@ -41,12 +41,8 @@ pub(crate) fn load(
         );
     }
     for listener in &config.listeners {
-        if !config.endpoints_required.listeners
-            && !config
-                .advertised()
-                .iter()
-                .any(|advertised| advertised.name == listener.name)
-        {
+        let mut advertised = config.advertised().into_iter();
+        if !advertised.any(|advertised| advertised.name == listener.name) {
             warnings.push(format!(
                 "listener {} has no address that clients can be told until the operator supplies one or \
                  advertised.listeners names it",

@@ -37,6 +37,8 @@ impl Walk<'_> {
                     path,
                     format!("must be a string or an integer, not {}", brief(value)),
                 );
+            } else if let Some(text) = value.as_str() {
+                self.string(schema, text, path);
             }
             return;
         }

@@ -7,9 +7,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::PropagationPolicy;
-use taffrail_crds::{Cluster, Topic};
+use kube::{Resource, ResourceExt};
+use taffrail_crds::{Cluster, Topic, TopicStatus};
 
 use super::cache::key_of;
 use super::context::Context;
@@ -20,6 +20,7 @@ use super::objects::{Names, broker_id, claim_broker, is_owned_by};
 use super::pass::{Live, clusterless, set_finalizers, write_cluster_status, write_topic_statuses};
 use super::queue::Outcome;
 use crate::object::{ObjectKey, derived_cluster_id};
+use crate::refusal::Reason;
 use crate::status::deleting_cluster;
 
 /// There is no such Cluster: its Topics say so and are free to go.
@@ -33,7 +34,13 @@ pub(super) async fn without_cluster(
         .iter()
         .filter_map(|topic| context.caches.topics.get(&key_of(topic.as_ref())))
         .collect();
-    let well = write_topic_statuses(context, clusterless(&topics, key)).await;
+    let statuses = clusterless(&topics, key);
+    let news = statuses
+        .iter()
+        .filter_map(|(topic, status)| lost(topic, status));
+    let news = news.collect();
+    let well = write_topic_statuses(context, statuses).await;
+    news::tell(&context.writer, news).await;
     if failed || !well {
         (Outcome::Failed, wrote)
     } else if topics.is_empty() {
@@ -42,6 +49,27 @@ pub(super) async fn without_cluster(
         // A Cluster of this name, or another Topic, is an event.
         (Outcome::Converged, wrote)
     }
+}
+
+/// What is told of a Topic whose Cluster is not there, unless its status says so already.
+fn lost(topic: &Topic, status: &TopicStatus) -> Option<News> {
+    let ready = |status: &TopicStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == "Ready")
+            .cloned()
+    };
+    let now = ready(status)?;
+    let before = topic.status.as_ref().and_then(ready);
+    let known = before.is_some_and(|before| before.reason == now.reason);
+    (!known).then(|| News {
+        regarding: topic.object_ref(&()),
+        related: None,
+        severity: super::api::Severity::Warning,
+        reason: Reason::ClusterNotFound.word(),
+        action: "Reconcile",
+        note: now.message,
+    })
 }
 
 /// The Cluster is being deleted: its claims too, if it says so.
@@ -100,7 +128,7 @@ pub(super) async fn clean_up(
                 well &= delete(context, *claim).await;
             }
             let told = News {
-                regarding: kube::Resource::object_ref(cluster, &()),
+                regarding: cluster.object_ref(&()),
                 related: None,
                 severity: super::api::Severity::Normal,
                 reason: "ClaimsDeleted",

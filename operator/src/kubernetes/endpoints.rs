@@ -54,16 +54,18 @@ pub fn needs_endpoints(blueprint: &Blueprint<'_>) -> bool {
 /// Looks up racks and addresses.
 pub fn outside(blueprint: &Blueprint<'_>, live: Live<'_>) -> Outside {
     let mut outside = Outside::default();
+    let mut lacking = Lacking::new();
     if needs_endpoints(blueprint) {
         for pod in live.pods {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             // A pod that is not on a node yet has a condition of its own, which says why.
             if let (Some(broker), Some(node)) = (broker_id(pod), node) {
-                let endpoints = of_broker(blueprint, live, broker, node, &mut outside.missing);
+                let endpoints = of_broker(blueprint, live, broker, node, &mut lacking);
                 outside.brokers.insert(broker, endpoints);
             }
         }
     }
+    outside.missing = lacking.into_iter().map(sentence).collect();
     for listener in &blueprint.cluster.listeners {
         let bootstrap_servers = bootstrap_servers(&blueprint.names(), listener, live);
         if !bootstrap_servers.is_empty() {
@@ -73,7 +75,8 @@ pub fn outside(blueprint: &Blueprint<'_>, live: Live<'_>) -> Outside {
             });
         } else if listener.type_ == ListenerType::LoadBalancer {
             outside.missing.push(format!(
-                "listener {} has no bootstrap address: Service {} waits for its load balancer",
+                "listener {} has no bootstrap address: Service {} waits for its load balancer; see that the Kubernetes \
+                 cluster has a provider of load balancers",
                 listener.name,
                 blueprint.names().outside(&listener.name)
             ));
@@ -123,18 +126,40 @@ pub fn changes(
     changes
 }
 
+/// The brokers that lack something, and why each does, by what they lack.
+type Lacking = BTreeMap<String, Vec<(i32, String)>>;
+
+/// One sentence for all brokers that lack the same: a provider of load balancers lets all of them wait.
+fn sentence((what, brokers): (String, Vec<(i32, String)>)) -> String {
+    let ids: Vec<String> = brokers.iter().map(|(id, _)| id.to_string()).collect();
+    let mut whys: Vec<&str> = brokers.iter().map(|(_, why)| why.as_str()).collect();
+    whys.dedup();
+    let (has, brokers) = match ids.len() {
+        1 => ("has", "broker"),
+        _ => ("have", "brokers"),
+    };
+    format!(
+        "{brokers} {} {has} no {what}: {}",
+        ids.join(", "),
+        whys.join("; ")
+    )
+}
+
 fn of_broker(
     blueprint: &Blueprint<'_>,
     live: Live<'_>,
     broker: i32,
     node: &str,
-    missing: &mut Vec<String>,
+    lacking: &mut Lacking,
 ) -> Endpoints {
     let mut endpoints = Endpoints::default();
+    let mut lacks = |what: String, why: String| {
+        lacking.entry(what).or_default().push((broker, why));
+    };
     if let Some(rack) = &blueprint.spec.rack {
         match rack_of(live, node, &rack.topology_key) {
             Ok(value) => endpoints.rack = Some(value),
-            Err(why) => missing.push(format!("broker {broker} has no rack: {why}")),
+            Err(why) => lacks("rack".to_owned(), why),
         }
     }
     for listener in outside_listeners(&blueprint.cluster.listeners) {
@@ -144,10 +169,7 @@ fn of_broker(
                 let name = broker_listener_name(&listener.name);
                 endpoints.listeners.insert(name, address);
             }
-            Err(why) => missing.push(format!(
-                "broker {broker} has no address for listener {}: {why}",
-                listener.name
-            )),
+            Err(why) => lacks(format!("address for listener {}", listener.name), why),
         }
     }
     endpoints
@@ -190,12 +212,8 @@ fn address(
             Ok((host, port))
         }
         ListenerType::LoadBalancer | ListenerType::Internal => {
-            let host = ingress(found).ok_or_else(|| {
-                format!(
-                    "Service {service} waits for its load balancer; see that the Kubernetes cluster has a provider of \
-                     load balancers"
-                )
-            })?;
+            let host = ingress(found)
+                .ok_or_else(|| format!("Service {service} waits for its load balancer"))?;
             Ok((host, u16::try_from(listener.port).unwrap_or(0)))
         }
     }
@@ -388,11 +406,12 @@ mod tests {
         let found = outside(&given.blueprint(), live);
         let told = shown(&found);
         for expected in [
-            "broker 0 has no rack: node n1 has no label topology.kubernetes.io/zone; label it, or correct",
-            "broker 0 has no address for listener outside: Service demo-outside-0 has no node port yet",
-            "broker 0 has no address for listener far: Service demo-far-0 waits for its load balancer",
-            "broker 1 has no rack: node gone is not there",
-            "broker 1 has no address for listener far: Service demo-far-1 is not there yet",
+            "brokers 0, 1 have no rack: node n1 has no label topology.kubernetes.io/zone; label it, or correct \
+             spec.rack.topologyKey; node gone is not there",
+            "brokers 0, 1 have no address for listener outside: Service demo-outside-0 has no node port yet; Service \
+             demo-outside-1 is not there yet",
+            "brokers 0, 1 have no address for listener far: Service demo-far-0 waits for its load balancer; Service \
+             demo-far-1 is not there yet",
             "listener far has no bootstrap address: Service demo-far waits for its load balancer",
         ] {
             assert!(told.iter().any(|told| told.contains(expected)), "{told:?}");

@@ -8,8 +8,8 @@ use super::error::{ConfigError, ConfigErrors};
 use super::layers::{Layers, broker_value};
 use super::listener::{HostPort, Listener, Voter};
 use super::value::{
-    CleanupPolicy, CompressionType, ConfigValue, EndpointsRequired, FlushPolicy, LogFormat,
-    ReplicaSelector, TimestampType,
+    CleanupPolicy, CompressionType, ConfigValue, FlushPolicy, LogFormat, ReplicaSelector,
+    TimestampType,
 };
 use super::{ConfigMap, broker_definition};
 
@@ -36,8 +36,8 @@ configs! {
         "Where the broker listens: NAME://host:port, an empty host for every address.";
     "advertised.listeners" advertised_listeners: Vec<Listener> = Some(""), LISTENERS, ReadOnly, [],
         "What clients and brokers are told to connect to; a listener that is not named here is told with its own host if it has one, else the operator supplies its address.";
-    "taffrail.endpoints.required" endpoints_required: EndpointsRequired = Some(""), SomeOf(&["listeners", "rack"]), ReadOnly, [],
-        "What the operator must have told of this broker before it serves: an address for each of its listeners, its rack.";
+    "taffrail.rack.required" rack_required: bool = Some("false"), Any, ReadOnly, [],
+        "Whether this broker waits until it has a rack, of its own or from the operator, before it takes replicas and serves.";
     "inter.broker.listener.name" inter_broker_listener_name: String = Some("INTERNAL"), LISTENER_NAME, ReadOnly, [],
         "The listener that brokers use among themselves; the private APIs are served nowhere else.";
     "listener.security.protocol.map" listener_security_protocol_map: Vec<String> = Some(""), Shape("a comma-separated list of NAME:PLAINTEXT"), ReadOnly, [],

@@ -24,8 +24,8 @@ pub use listener::{HostPort, Listener, Voter};
 pub use meaning::{canonical_broker, canonical_topic, same_meaning, same_meaning_broker};
 pub use topic::{TOPIC_CONFIGS, TopicConfig};
 pub use value::{
-    CleanupPolicy, CompressionType, EndpointsRequired, FlushPolicy, LogFormat, ReplicaSelector,
-    ThrottledReplicas, TimestampType,
+    CleanupPolicy, CompressionType, FlushPolicy, LogFormat, ReplicaSelector, ThrottledReplicas,
+    TimestampType,
 };
 
 /// The definition of a topic config, if there is one of that name.

@@ -75,30 +75,6 @@ impl<T: ConfigValue> ConfigValue for Option<T> {
     }
 }
 
-/// What a broker waits for before it serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EndpointsRequired {
-    /// An address for each listener.
-    pub listeners: bool,
-    /// A rack.
-    pub rack: bool,
-}
-
-impl ConfigValue for EndpointsRequired {
-    const TYPE: ValueType = ValueType::List;
-    fn parse(text: &str) -> Option<Self> {
-        let mut required = EndpointsRequired::default();
-        for word in list(text) {
-            match word {
-                "listeners" => required.listeners = true,
-                "rack" => required.rack = true,
-                _ => return None,
-            }
-        }
-        Some(required)
-    }
-}
-
 /// Which replicas of a topic are throttled while they catch up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThrottledReplicas {

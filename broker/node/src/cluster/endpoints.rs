@@ -44,23 +44,11 @@ pub(crate) fn client_brokers<E: Env>(
     brokers
 }
 
-/// What this broker must be told by the operator before it may serve, and has not been; as a phrase.
-pub(crate) fn missing_endpoints<E: Env>(broker: &Broker<E>, image: &Image) -> Option<String> {
-    let required = broker.config.endpoints_required;
-    let advertised = broker.config.advertised();
-    let unreachable = |name: &str| {
-        image.listener(broker.id, name).is_none()
-            && !advertised.iter().any(|listener| listener.name == name)
-    };
-    let listeners = broker.config.listeners.iter();
-    let mut missing: Vec<String> = listeners
-        .filter(|listener| required.listeners && unreachable(&listener.name))
-        .map(|listener| format!("the address of listener {}", listener.name))
-        .collect();
-    if required.rack && broker.config.rack.is_none() && image.rack(broker.id).is_none() {
-        missing.push("the rack".to_owned());
-    }
-    (!missing.is_empty()).then(|| missing.join(", "))
+/// Whether this broker has to be told its rack before it may take replicas. An address of a listener is nothing to wait
+/// for: clients of the other listeners are served, and those of this one are told once it is known.
+pub(crate) fn lacks_rack<E: Env>(broker: &Broker<E>, image: &Image) -> bool {
+    let config = &broker.config;
+    config.rack_required && config.rack.is_none() && image.rack(broker.id).is_none()
 }
 
 /// This broker, before the cluster knows it: where its configuration says, else where it listens.

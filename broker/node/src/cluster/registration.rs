@@ -13,7 +13,7 @@ use taffrail_protocol::messages::{
 use taffrail_protocol::{ErrorCode, Uuid};
 use tokio::sync::watch;
 
-use super::endpoints::missing_endpoints;
+use super::endpoints::lacks_rack;
 use super::impaired;
 use crate::broker::Broker;
 use crate::env::Env;
@@ -79,7 +79,7 @@ impl Registration {
 /// Keeps this broker registered until it may shut down.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
     let mut previous = broker.replication.clean_shutdown_epoch();
-    let mut wait = EndpointsWait::default();
+    let mut wait = RackWait::default();
     loop {
         let epoch = register(&broker, previous).await;
         previous = Some(epoch);
@@ -162,30 +162,27 @@ enum Ending {
     ShutDown,
 }
 
-/// The wait for what the operator has to tell of this broker. It ends once: what is forgotten later must not stop a
-/// broker that serves.
+/// The wait for the rack, which decides where replicas are placed. It ends once: a rack that is forgotten later must not
+/// stop a broker that serves.
 #[derive(Default)]
-struct EndpointsWait {
+struct RackWait {
     over: bool,
-    told: Option<String>,
+    told: bool,
 }
 
-impl EndpointsWait {
+impl RackWait {
     fn goes_on<E: Env>(&mut self, broker: &Broker<E>) -> bool {
         if self.over {
             return false;
         }
-        let missing = missing_endpoints(broker, &broker.cluster.image());
-        self.over = missing.is_none();
-        if let Some(missing) = &missing
-            && self.told.as_ref() != Some(missing)
-        {
-            tracing::info!(broker = %broker.id, missing, "waits for the operator before it serves");
+        self.over = !lacks_rack(broker, &broker.cluster.image());
+        if !self.over && !self.told {
+            tracing::info!(broker = %broker.id, "waits for the operator to tell its rack before it serves");
         }
-        if self.over && self.told.is_some() {
-            tracing::info!(broker = %broker.id, "the operator has told all that was waited for");
+        if self.over && self.told {
+            tracing::info!(broker = %broker.id, "the operator has told the rack");
         }
-        self.told = missing;
+        self.told = !self.over;
         !self.over
     }
 }
@@ -193,7 +190,7 @@ impl EndpointsWait {
 async fn keep_alive<E: Env>(
     broker: &Arc<Broker<E>>,
     epoch: BrokerEpoch,
-    wait: &mut EndpointsWait,
+    wait: &mut RackWait,
 ) -> Ending {
     let cluster = &broker.cluster;
     let mut want_shutdown = cluster.registration.want_shutdown.subscribe();

@@ -59,6 +59,25 @@ pub fn claim_changes(
     changes
 }
 
+/// What is still to be grown by whoever provides the disks: claims that were asked for more than they have, as a sentence
+/// for a condition. One that is not bound yet has no disk to grow.
+pub fn growing(claims: &[PersistentVolumeClaim]) -> Option<String> {
+    let behind: Vec<String> = claims
+        .iter()
+        .filter(|claim| is_larger(size(claim), capacity(claim)))
+        .filter_map(|claim| {
+            let (name, size, has) = (name(claim)?, size(claim)?, capacity(claim)?);
+            Some(format!("{name} (from {has} to {size})"))
+        })
+        .collect();
+    (!behind.is_empty()).then(|| {
+        format!(
+            "the storage is still growing claims {}; if it does not end, `kubectl describe pvc` says why",
+            behind.join(", ")
+        )
+    })
+}
+
 /// Gives claim templates the sizes that they have in the live StatefulSet.
 pub fn keep_sizes(wanted: &mut StatefulSet, live: Option<&StatefulSet>) {
     for template in wanted.spec.volume_claim_templates.iter_mut().flatten() {
@@ -185,6 +204,12 @@ fn size(claim: &PersistentVolumeClaim) -> Option<&str> {
     Some(requests.get("storage")?.0.as_str())
 }
 
+/// What the claim's disk has.
+fn capacity(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let capacity = claim.status.as_ref()?.capacity.as_ref()?;
+    Some(capacity.get("storage")?.0.as_str())
+}
+
 /// Sizes that cannot be read are left alone.
 fn is_larger(one: Option<&str>, other: Option<&str>) -> bool {
     match (one.and_then(bytes), other.and_then(bytes)) {
@@ -296,6 +321,38 @@ mod tests {
             Some("volume b is added"),
             None,
         );
+    }
+
+    #[test]
+    fn growth_is_over_when_the_disk_has_it() {
+        let has = |name: &str, size: &str, capacity: Option<&str>| {
+            let mut claim = claim(name, size);
+            claim.status = capacity.map(|capacity| {
+                serde_json::from_value(json!({"capacity": {"storage": capacity}}))
+                    .expect("a status")
+            });
+            claim
+        };
+        for (claims, expected) in [
+            (vec![], None),
+            (vec![has("a", "2Gi", None)], None),
+            (vec![has("a", "2Gi", Some("2048Mi"))], None),
+            // Storage comes in whole units.
+            (vec![has("a", "1500Mi", Some("2Gi"))], None),
+            (
+                vec![
+                    has("a", "2Gi", Some("1Gi")),
+                    has("b", "2Gi", Some("2Gi")),
+                    has("c", "2Gi", Some("1Gi")),
+                ],
+                Some("a (from 1Gi to 2Gi), c (from 1Gi to 2Gi)"),
+            ),
+        ] {
+            let told = growing(&claims);
+            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+            let told = told.unwrap_or_default();
+            assert!(told.contains(expected.unwrap_or_default()), "{told}");
+        }
     }
 
     #[test]

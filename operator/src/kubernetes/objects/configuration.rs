@@ -103,15 +103,8 @@ fn broker_properties(blueprint: &Blueprint<'_>) -> BTreeMap<String, String> {
         .collect();
     set("controller.quorum.voters", voters.join(","));
     set("taffrail.metrics.listener", format!(":{METRICS_PORT}"));
-    let mut required = Vec::new();
-    if blueprint.outside_listeners().next().is_some() {
-        required.push("listeners");
-    }
     if cluster.racks {
-        required.push("rack");
-    }
-    if !required.is_empty() {
-        set("taffrail.endpoints.required", required.join(","));
+        set("taffrail.rack.required", true.to_string());
     }
     properties
 }

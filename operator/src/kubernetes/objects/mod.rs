@@ -26,7 +26,8 @@ use taffrail_crds::{ClusterSpec, Listener, ListenerType};
 use crate::validate::ValidCluster;
 
 pub use claims::{
-    ClaimChanges, ClaimSize, claim_broker, claim_changes, claims_to_come, in_live_order, keep_sizes,
+    ClaimChanges, ClaimSize, claim_broker, claim_changes, claims_to_come, growing, in_live_order,
+    keep_sizes,
 };
 pub use configuration::{config_map, config_of};
 pub use labels::{CLUSTER_LABEL, FIELD_MANAGER, is_owned_by, selector, selector_labels};

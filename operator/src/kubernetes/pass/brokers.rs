@@ -119,7 +119,8 @@ impl Pass<'_> {
 
     /// Asks for larger disks. Says whether all were taken.
     async fn grow_claims(&mut self, sizes: &[ClaimSize]) -> bool {
-        let mut grown = true;
+        let mut refused: Vec<&str> = Vec::new();
+        let mut why = String::new();
         for size in sizes {
             let key = ObjectKey::new(Some(&self.key.namespace), Some(&size.claim));
             let patch = json!({"spec": {"resources": {"requests": {"storage": size.size}}}});
@@ -131,20 +132,21 @@ impl Pass<'_> {
                     self.wrote = true;
                 }
                 Err(error) => {
-                    grown = false;
-                    self.failed(
-                        None,
-                        Concern::BrokersReady,
-                        format!(
-                            "claim {} does not grow to {}: growing needs allowVolumeExpansion in its StorageClass, and \
-                             a claim that is bound; all else goes on with the size that it has: {error}",
-                            size.claim, size.size
-                        ),
-                    );
+                    refused.push(&size.claim);
+                    // The claims of one volume are refused for one reason.
+                    why = error.to_string();
                 }
             }
         }
-        grown
+        if !refused.is_empty() {
+            let message = format!(
+                "claims {} do not grow: that needs allowVolumeExpansion in their StorageClass, and claims that are bound; \
+                 all else goes on with the sizes that they have: {why}",
+                refused.join(", ")
+            );
+            self.failed(None, Concern::BrokersReady, message);
+        }
+        refused.is_empty()
     }
 
     /// Whether the claims that are to be made are not another's: a Cluster's and a volume's name together can spell that of

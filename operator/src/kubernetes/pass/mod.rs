@@ -26,7 +26,7 @@ use super::finalizer::{self, Change};
 use super::identity::{Identity, Mark, identity};
 use super::news::{self, News};
 use super::objects::{
-    Blueprint, ignored, in_live_order, live_config, name_clash, objects, observed_brokers,
+    Blueprint, growing, ignored, in_live_order, live_config, name_clash, objects, observed_brokers,
 };
 use super::queue::Outcome;
 use super::watch::cluster_of_topic;
@@ -152,6 +152,7 @@ impl Pass<'_> {
         let world = observed.kafka.answered();
         let mut plan = plan(&valid, &observed);
         self.pods_in_trouble(&live);
+        self.claims_that_grow(&live);
         self.notes_on_spec(&blueprint);
         let outside = self.outside(&blueprint, &live);
 
@@ -307,6 +308,14 @@ impl Pass<'_> {
     fn pods_in_trouble(&mut self, live: &Live) {
         let standing = live.pods.iter().filter(|pod| look::is_standing(pod));
         self.refusals.extend(standing.filter_map(trouble::trouble));
+    }
+
+    /// What the operator asked for may take its provider long, or never come.
+    fn claims_that_grow(&mut self, live: &Live) {
+        if let Some(message) = growing(&live.claims) {
+            let refusal = Refusal::new(Concern::BrokersReady, Reason::Progressing, message);
+            self.refusals.push(refusal);
+        }
     }
 
     fn notes_on_spec(&mut self, blueprint: &Blueprint<'_>) {
