@@ -41,6 +41,13 @@ pub struct Local {
 impl Local {
     /// Writes the manifest, starts the operator on it and waits for all brokers.
     pub fn start(manifest: &str) -> Result<Self> {
+        let mut local = Self::begin(manifest)?;
+        local.wait_ready()?;
+        Ok(local)
+    }
+
+    /// Writes the manifest and starts the operator on it.
+    pub fn begin(manifest: &str) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("taffrail-local-")
             .tempdir()?;
@@ -52,7 +59,6 @@ impl Local {
         };
         local.write(manifest)?;
         local.run()?;
-        local.wait_ready()?;
         Ok(local)
     }
 

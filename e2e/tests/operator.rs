@@ -242,6 +242,74 @@ fn refused_manifest_leaves_the_cluster_as_it_is_and_names_the_field() -> Result<
     local.finish()
 }
 
+/// What an HTTP port of the cluster answers.
+fn http(address: &str) -> Result<String> {
+    let output = Command::new("curl")
+        .args(["-sS", "-m", "5", address])
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "curl {address}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What a broker says of the metadata: the voters' ids, and index and hash as its metrics give them.
+fn metadata_of(local: &Local, broker: u16) -> Result<(Vec<i64>, String, String)> {
+    let base = local.broker_metrics(broker);
+    let state: serde_json::Value =
+        serde_json::from_str(&http(&base.replace("/metrics", "/admin/state"))?)?;
+    let voters = state["voters"].as_array().context("no voters")?;
+    let ids = voters.iter().filter_map(|voter| voter["id"].as_i64());
+    let metrics = http(&base)?;
+    let value = |name: &str| {
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{name} ")));
+        line.map(str::to_owned)
+            .with_context(|| format!("no {name}"))
+    };
+    Ok((
+        ids.collect(),
+        value("taffrail_metadata_index")?,
+        value("taffrail_metadata_hash")?,
+    ))
+}
+
+#[test]
+fn one_voter_becomes_three_when_the_manifest_has_three_brokers() -> Result<()> {
+    let one = CLUSTER.replace("brokers: 3", "brokers: 1").replace(
+        "    min.insync.replicas: 2\n    default.replication.factor: 3",
+        "    min.insync.replicas: 1",
+    );
+    let three = one.replace("brokers: 1", "brokers: 3");
+    let local = Local::begin(&one)?;
+    wait_for("one voter", START_LIMIT, || {
+        let (voters, ..) = metadata_of(&local, 0)?;
+        Ok((voters == [0]).then_some(()))
+    })?;
+    local.write(&three)?;
+    wait_for("three voters that know the same", START_LIMIT, || {
+        let known = [0, 1, 2].map(|broker| metadata_of(&local, broker));
+        let [first, second, third] = known.map(|known| known.map_err(|e| e.to_string()));
+        let agree = first == second && second == third;
+        match first {
+            Ok((voters, ..)) if voters == [0, 1, 2] && agree => Ok(Some(())),
+            first => Err(anyhow!("{first:?} {second:?} {third:?}")),
+        }
+    })?;
+    local.write(&one)?;
+    wait_for("the refusal to be told", SEEN_LIMIT, || {
+        let status = local.status()?.to_string();
+        if status.contains("BrokerVotes") {
+            Ok(Some(()))
+        } else {
+            Err(anyhow!("{status}"))
+        }
+    })?;
+    local.finish()
+}
+
 #[test]
 fn broker_that_dies_is_started_again() -> Result<()> {
     let local = Local::start(&format!("{CLUSTER}{}", topic("orders", 3, "")))?;

@@ -3,9 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The brokers that vote on metadata, fixed when the cluster's data is made: one, or three if there are as many.
+/// The brokers that vote on metadata when the cluster's data is made: one, or three if there are as many.
 pub(crate) fn voters(brokers: i32) -> Vec<i32> {
     (0..if brokers < 3 { 1 } else { 3 }).collect()
+}
+
+/// The brokers that are to vote, once there are or were so many. Those that vote already stay, and others join them; there are
+/// never fewer.
+pub(crate) fn grown(voters: &[i32], brokers: i32) -> Vec<i32> {
+    let possible = self::voters(brokers);
+    if possible.len() > voters.len() && voters.iter().all(|voter| possible.contains(voter)) {
+        possible
+    } else {
+        voters.to_vec()
+    }
 }
 
 /// The file's text, in Java's properties format, in which a backslash, line breaks and leading blanks are written
@@ -55,6 +66,19 @@ mod tests {
             (9, vec![0, 1, 2]),
         ] {
             assert_eq!(voters(brokers), expected);
+        }
+    }
+
+    #[test]
+    fn voters_become_three_and_never_fewer() {
+        for (before, brokers, expected) in [
+            (vec![0], 2, vec![0]),
+            (vec![0], 3, vec![0, 1, 2]),
+            (vec![0, 1, 2], 1, vec![0, 1, 2]),
+            (vec![0, 1, 2], 9, vec![0, 1, 2]),
+            (vec![7], 9, vec![7]),
+        ] {
+            assert_eq!(grown(&before, brokers), expected);
         }
     }
 }

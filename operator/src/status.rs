@@ -357,12 +357,12 @@ fn cut(message: &str) -> String {
     }
 }
 
-/// What it means that one broker of several keeps the metadata: there were fewer than three when the cluster was made.
+/// What it means that one broker of several keeps the metadata: there are fewer than three.
 fn lone_voter(observed: &Observed, brokers: usize) -> Option<String> {
     match observed.voters.as_slice() {
         [voter] if brokers > 1 => Some(format!(
             "; broker {voter} alone keeps the metadata: while it is down, clients are served but no leader changes and no \
-             topic is created. A cluster that is made with three or more has three such brokers"
+             topic is created. With three or more brokers three keep it"
         )),
         _ => None,
     }

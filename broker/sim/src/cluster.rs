@@ -49,6 +49,8 @@ pub(crate) struct Cluster {
     pub network: Network,
     brokers: Vec<Broker>,
     settings: ConfigMap,
+    /// How many brokers are configured as voters, at their next start.
+    pub voters: usize,
     random: Random,
 }
 
@@ -111,6 +113,7 @@ impl Cluster {
             network,
             brokers,
             settings: settings.clone(),
+            voters: VOTERS,
             random,
         }
     }
@@ -326,7 +329,7 @@ impl Cluster {
     fn config(&self, broker: usize) -> ConfigMap {
         let host_of = host;
         let host = host_of(broker);
-        let voters: Vec<String> = (0..VOTERS)
+        let voters: Vec<String> = (0..self.voters)
             .map(|id| format!("{id}@{}:{INTERNAL_PORT}", host_of(id)))
             .collect();
         let mut config = ConfigMap::new();

@@ -36,6 +36,39 @@ impl Scene {
         scene
     }
 
+    /// One broker votes, and others follow it: as many as should vote later.
+    fn with_a_lone_voter(seed: u64) -> Scene {
+        let cluster = Cluster::new(3, 0, &ConfigMap::new(), Random::new(seed));
+        let mut scene = Scene { seed, cluster };
+        scene.cluster.voters = 1;
+        for broker in 0..3 {
+            scene.cluster.start(broker);
+            scene.wait_ready(broker);
+        }
+        scene.cluster.voters = 3;
+        scene
+    }
+
+    fn restart(&mut self, broker: usize) {
+        self.cluster.end(broker, Ending::Kill);
+        self.cluster.start(broker);
+        self.wait_ready(broker);
+    }
+
+    /// The voters that each broker knows.
+    fn voters(&self) -> Vec<Vec<i32>> {
+        let states = (0..self.cluster.size()).filter_map(|id| self.cluster.state(id));
+        let ids = |state: AdminState| state.voters.into_iter().map(|voter| voter.id).collect();
+        states.map(ids).collect()
+    }
+
+    fn wait_for_three_voters(&mut self) {
+        self.wait("three vote", FORMS_WITHIN, |scene| {
+            let voters = scene.voters();
+            voters.len() == 3 && voters.iter().all(|voters| voters == &[0, 1, 2])
+        });
+    }
+
     fn pass(&mut self, time: Duration) {
         let executor = &self.cluster.executor;
         executor.run_until(executor.now() + time, || false);
@@ -337,5 +370,52 @@ fn an_old_disk_of_a_voter_does_not_vote_and_tells_what_to_do() {
             let state = scene.cluster.state(third);
             state.is_some_and(|state| state.controller_id.is_some())
         });
+    }
+}
+
+#[test]
+fn one_voter_grows_to_three_in_whatever_order_they_are_told_and_then_survives_its_loss() {
+    let orders = [[0, 1, 2], [2, 1, 0], [1, 0, 2]];
+    for seed in 0..SEEDS {
+        let mut scene = Scene::with_a_lone_voter(seed);
+        assert_eq!(scene.voters(), vec![vec![0]; 3], "seed {seed}");
+        for broker in orders[seed as usize % orders.len()] {
+            scene.restart(broker);
+        }
+        scene.wait_for_three_voters();
+        scene.cluster.end(0, Ending::Kill);
+        scene.wait("another leads", FORMS_WITHIN, |scene| {
+            let states = (1..3).filter_map(|id| scene.cluster.state(id));
+            let mut known = states.map(|state| state.controller_id);
+            known.all(|id| id.is_some_and(|id| id > 0))
+        });
+        // With its metadata log lost it founds nothing: it is told that it votes in theirs.
+        scene.wipe_metadata_log(0);
+        scene.cluster.start(0);
+        scene.wait_ready(0);
+        scene.cluster.end(1, Ending::Kill);
+        scene.wait("the fence", FORMS_WITHIN, |scene| scene.is_fenced(1));
+    }
+}
+
+#[test]
+fn brokers_that_are_to_vote_found_nothing_while_the_lone_voter_is_away_with_its_disk() {
+    for seed in 0..SEEDS / 3 {
+        let mut scene = Scene::with_a_lone_voter(seed);
+        for broker in 0..3 {
+            scene.cluster.end(broker, Ending::Kill);
+        }
+        for broker in 1..3 {
+            scene.cluster.start(broker);
+        }
+        scene.pass(Duration::from_secs(10));
+        let leaders = |scene: &Scene| {
+            let states = (0..3).filter_map(|id| scene.cluster.state(id));
+            let known: Vec<Option<i32>> = states.map(|state| state.controller_id).collect();
+            known
+        };
+        assert_eq!(leaders(&scene), [None, None], "seed {seed}");
+        scene.cluster.start(0);
+        scene.wait_for_three_voters();
     }
 }

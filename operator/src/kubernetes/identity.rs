@@ -1,4 +1,4 @@
-//! Which cluster the disks of a name belong to: the id and the voters that were fixed when its data was made. Pure.
+//! Which cluster the disks of a name belong to: the id and the founding voters that were fixed when its data was made. Pure.
 //!
 //! A Cluster that is deleted and applied again has another UID, so its id comes from what is left: the claims, which
 //! nobody owns and which carry it as annotations, or a StatefulSet that still stands.
@@ -39,7 +39,7 @@ impl Mark {
 pub(super) struct Identity {
     /// Kafka's cluster id.
     pub(super) cluster_id: String,
-    /// Brokers that vote on metadata.
+    /// Brokers that voted on metadata when the data was made. Others may have joined them.
     pub(super) voters: Vec<i32>,
 }
 

@@ -11,6 +11,7 @@ use super::LocalError;
 use super::memory::{Memory, RememberedTopic};
 use crate::manifest::Objects;
 use crate::object::{ObjectKey, derived_uid};
+use crate::properties::grown;
 use crate::validate::{Intent, TopicIntent};
 
 /// The only Cluster of a file.
@@ -48,6 +49,7 @@ pub(super) fn take(
         None => (new.clone(), manifest.clone(), None),
     };
     memory.cluster_manifest = Some(manifest);
+    memory.voters = grown(&memory.voters, in_force.spec.brokers);
     let mut topics = Vec::new();
     let mut remembered = std::mem::take(&mut memory.topics);
     for (key, new, manifest) in &objects.topics {

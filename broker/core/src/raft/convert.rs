@@ -4,7 +4,9 @@
 
 use raft::eraftpb;
 
-use super::types::{Entry, EntryType, HardState, Message, MessageType, RaftError, Snapshot};
+use super::types::{
+    Entry, EntryType, HardState, MembershipChange, Message, MessageType, RaftError, Snapshot,
+};
 use crate::ids::BrokerId;
 
 pub(super) fn id_to_raft(id: BrokerId) -> u64 {
@@ -35,29 +37,76 @@ pub(super) fn hard_state_from_raft(state: &eraftpb::HardState) -> HardState {
     }
 }
 
+/// The crate reads the data of a membership change as its own message, but only when one is proposed. So such an entry has
+/// change and records in its context, and what the crate wants to see stays with the leader.
 pub(super) fn entry_to_raft(entry: Entry) -> eraftpb::Entry {
+    let (entry_type, data, context) = match entry.entry_type {
+        EntryType::Normal => (eraftpb::EntryType::EntryNormal, entry.data, entry.context),
+        EntryType::Membership => (
+            eraftpb::EntryType::EntryConfChange,
+            Vec::new(),
+            [entry.context, entry.data].concat(),
+        ),
+    };
     eraftpb::Entry {
-        entry_type: match entry.entry_type {
-            EntryType::Normal => eraftpb::EntryType::EntryNormal,
-        },
+        entry_type,
         term: entry.term,
         index: entry.index,
-        data: entry.data.into(),
-        context: entry.context.into(),
+        data: data.into(),
+        context: context.into(),
         ..eraftpb::Entry::default()
     }
 }
 
 pub(super) fn entry_from_raft(entry: &eraftpb::Entry) -> Entry {
-    // Only this module's proposals become entries, and a peer's entries passed `message_to_raft`.
-    assert_eq!(entry.entry_type, eraftpb::EntryType::EntryNormal);
+    let (entry_type, data, context) = match membership_change(entry) {
+        None => (EntryType::Normal, &entry.data[..], &entry.context[..]),
+        Some(_) => {
+            let (change, records) = entry.context.split_at(MembershipChange::SIZE);
+            (EntryType::Membership, records, change)
+        }
+    };
     Entry {
-        entry_type: EntryType::Normal,
+        entry_type,
         term: entry.term,
         index: entry.index,
-        data: entry.data.to_vec(),
-        context: entry.context.to_vec(),
+        data: data.to_vec(),
+        context: context.to_vec(),
     }
+}
+
+/// What an entry changes of the members, if that is what it is for.
+pub(super) fn membership_change(entry: &eraftpb::Entry) -> Option<MembershipChange> {
+    match entry.entry_type {
+        eraftpb::EntryType::EntryNormal => None,
+        // Only this module's proposals become entries; those of a peer or a disk passed `check_entry`.
+        eraftpb::EntryType::EntryConfChange | eraftpb::EntryType::EntryConfChangeV2 => {
+            let change = entry.context.get(..MembershipChange::SIZE);
+            let change = change.and_then(MembershipChange::from_bytes);
+            Some(change.expect("a membership entry says what it changes"))
+        }
+    }
+}
+
+pub(super) fn change_to_raft(change: MembershipChange) -> eraftpb::ConfChange {
+    let change_type = match change {
+        MembershipChange::AddLearner(_) => eraftpb::ConfChangeType::AddLearnerNode,
+        MembershipChange::AddVoter(_) => eraftpb::ConfChangeType::AddNode,
+        MembershipChange::Remove(_) => eraftpb::ConfChangeType::RemoveNode,
+    };
+    let mut converted = eraftpb::ConfChange::default();
+    converted.set_change_type(change_type);
+    converted.node_id = id_to_raft(change.member());
+    converted
+}
+
+/// Refuses an entry that does not say what it changes.
+pub(super) fn check_entry(entry: &Entry) -> Result<(), &'static str> {
+    let is_change = entry.entry_type == EntryType::Membership;
+    if is_change && MembershipChange::from_bytes(&entry.context).is_none() {
+        return Err("a membership entry does not say what it changes");
+    }
+    Ok(())
 }
 
 pub(super) fn snapshot_to_raft(snapshot: Snapshot) -> eraftpb::Snapshot {
@@ -176,6 +225,7 @@ fn check(message: &Message) -> Result<(), RaftError> {
                 "terms of entries do not follow each other",
             ));
         }
+        check_entry(entry).map_err(RaftError::Malformed)?;
         (index, term) = (entry.index, entry.term);
     }
     match (&message.snapshot, message.message_type) {

@@ -1,8 +1,8 @@
 //! The metadata quorum: Raft among the voters, as a value that is told of messages and ticks and says what to do.
 //!
 //! The only user of the `raft` crate. Everything outside sees the types here; bytes from peers are decoded into them
-//! and never reach the crate's own parsing. Voters are given at bootstrap; adding and removing them (as learners first)
-//! comes later through `Snapshot::{voters, learners}`, which already travel and persist.
+//! and never reach the crate's own parsing. The voters of an empty log are its founders; others come as learners and go by
+//! entries of their own, and a snapshot says who they are as of its index.
 
 mod convert;
 mod logger;
@@ -16,6 +16,6 @@ mod types;
 pub use node::{RaftConfig, RaftNode};
 pub use seating::{Seating, VoterStanding, judge_seating};
 pub use types::{
-    CommittedLog, Entry, EntryType, HardState, Message, MessageType, Persist, Persisted,
-    ProposeError, RaftError, Ready, Role, Snapshot, VoterProgress,
+    CommittedLog, Entry, EntryType, HardState, MembershipChange, Message, MessageType, Persist,
+    Persisted, ProposeError, RaftError, Ready, Role, Snapshot, VoterProgress,
 };

@@ -1,5 +1,7 @@
 //! One voter: events in, `Ready` out. It keeps the crate's rules of order, so that the shell has only those of `Ready`.
 
+mod members;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use raft::{ProgressState, RawNode, SnapshotStatus, StateRole, eraftpb};
@@ -22,7 +24,8 @@ const CAMPAIGN_SPREAD_TICKS: usize = 3;
 pub struct RaftConfig {
     /// This voter.
     pub id: BrokerId,
-    /// The voters of a quorum that has no snapshot yet; the same for all of them, for ever. Later a snapshot says.
+    /// The founders: the voters of a quorum that has no snapshot yet, the same for all of them, for ever. Entries change who
+    /// votes, and later a snapshot says.
     pub voters: Vec<BrokerId>,
     /// Where election timeouts are drawn from. Voters should differ; a simulation repeats it.
     pub seed: u64,
@@ -152,8 +155,12 @@ impl RaftNode {
             return;
         }
         let (own, gone) = (self.raw.raft.id, convert::id_to_raft(leader));
-        let voters = self.raw.raft.prs().iter();
-        let before = voters.filter(|(id, _)| **id < own && **id != gone).count();
+        let voters = self.raw.raft.prs().conf().to_conf_state().voters;
+        if !voters.contains(&own) {
+            return;
+        }
+        let before = voters.iter().filter(|id| **id < own && **id != gone);
+        let before = before.count();
         let term = self.term();
         self.raw.raft.become_follower(term, raft::INVALID_ID);
         self.campaign_in = Some(1 + before * CAMPAIGN_SPREAD_TICKS);
@@ -211,18 +218,23 @@ impl RaftNode {
     /// Appends records to the log if this voter leads and has reported so in a `Ready`. Returns the entry's index; the
     /// entry is committed when it comes back in `Ready::committed` with the term of `Role::Leader`.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<u64, ProposeError> {
-        let leads = Role::Leader { term: self.term() };
-        if self.reported != leads || self.raw.raft.state != StateRole::Leader {
-            return Err(ProposeError::NotLeader {
-                leader: self.leader(),
-            });
-        }
+        self.check_leads()?;
         let proposed = self.raw.propose(Vec::new(), data);
         self.settle();
         match proposed {
             Ok(()) => Ok(self.last_index()),
             Err(_) => Err(ProposeError::Busy),
         }
+    }
+
+    fn check_leads(&self) -> Result<(), ProposeError> {
+        let leads = Role::Leader { term: self.term() };
+        if self.reported == leads && self.raw.raft.state == StateRole::Leader {
+            return Ok(());
+        }
+        Err(ProposeError::NotLeader {
+            leader: self.leader(),
+        })
     }
 
     /// Asks a follower that is up to date to take over. Until it has, or an election timeout has passed, proposals are
@@ -232,40 +244,6 @@ impl RaftNode {
             self.raw.transfer_leader(convert::id_to_raft(to));
             self.settle();
         }
-    }
-
-    /// A voter lost its disk, and with it all that it acknowledged to this one, which leads: that does not count any more.
-    /// Gives the snapshot on which the voter starts anew, if `image` is that of the last entry handed out to be applied
-    /// and this leader has reported itself, so that an entry of its term is committed.
-    pub fn restore_voter(&mut self, voter: BrokerId, image: Vec<u8>) -> Option<Snapshot> {
-        let leads = Role::Leader { term: self.term() };
-        if self.reported != leads || self.raw.raft.state != StateRole::Leader {
-            return None;
-        }
-        let progress = self
-            .raw
-            .raft
-            .mut_prs()
-            .get_mut(convert::id_to_raft(voter))?;
-        progress.matched = 0;
-        progress.become_probe();
-        progress.next_idx = self.applied.0 + 1;
-        let ids = |ids: &[u64]| {
-            ids.iter()
-                .copied()
-                .filter_map(convert::id_from_raft)
-                .collect()
-        };
-        let members = self.raw.raft.prs().conf().to_conf_state();
-        let snapshot = Snapshot {
-            index: self.applied.0,
-            term: self.applied.1,
-            voters: ids(&members.voters),
-            learners: ids(&members.learners),
-            data: image,
-        };
-        self.settle();
-        Some(snapshot)
     }
 
     /// The image at `index`, which must have been handed out as committed, stands for all entries up to it from now on.
@@ -301,7 +279,9 @@ impl RaftNode {
             self.installing = Some(number);
             self.raw.mut_store().install(snapshot);
         }
-        ready.committed = convert_entries(&library.take_committed_entries());
+        let committed = library.take_committed_entries();
+        self.change_members(&committed);
+        ready.committed = convert_entries(&committed);
         if let Some(last) = ready.committed.last() {
             self.applied = (last.index, last.term);
         }
@@ -359,17 +339,20 @@ impl RaftNode {
         self.applied.0
     }
 
-    /// How far each voter is, by id; empty unless this voter leads.
+    /// How far each voter and learner is, by id; empty unless this voter leads.
     pub fn progress(&self) -> Vec<VoterProgress> {
         if self.raw.raft.state != StateRole::Leader {
             return Vec::new();
         }
         let own_id = self.raw.raft.id;
+        let (all_voters, _) = self.members();
         let mut voters: Vec<_> = self.raw.raft.prs().iter().collect();
         voters.sort_unstable_by_key(|(id, _)| **id);
         let voters = voters.into_iter().filter_map(|(id, progress)| {
+            let voter = convert::id_from_raft(*id)?;
             Some(VoterProgress {
-                voter: convert::id_from_raft(*id)?,
+                voter,
+                votes: all_voters.contains(&voter),
                 matched: progress.matched,
                 recently_active: *id == own_id || progress.recent_active,
             })
@@ -406,11 +389,26 @@ impl RaftNode {
         }
     }
 
+    /// Members that this one has not heard of yet may lead it or ask for its vote; an answer comes only from those it asked.
     fn check_sender(&self, message: &Message) -> Result<(), RaftError> {
         let progress = self.raw.raft.prs();
-        let is_voter = |id: BrokerId| id.0 >= 0 && progress.get(convert::id_to_raft(id)).is_some();
+        let is_answer = match message.message_type {
+            MessageType::AppendResponse
+            | MessageType::RequestVoteResponse
+            | MessageType::HeartbeatResponse
+            | MessageType::RequestPreVoteResponse => true,
+            MessageType::Append
+            | MessageType::RequestVote
+            | MessageType::Snapshot
+            | MessageType::Heartbeat
+            | MessageType::TimeoutNow
+            | MessageType::RequestPreVote => false,
+        };
+        let may_send = |id: BrokerId| {
+            id.0 >= 0 && (!is_answer || progress.get(convert::id_to_raft(id)).is_some())
+        };
         let is_for_me = message.to.0 >= 0 && convert::id_to_raft(message.to) == self.raw.raft.id;
-        if is_for_me && message.from != message.to && is_voter(message.from) {
+        if is_for_me && message.from != message.to && may_send(message.from) {
             Ok(())
         } else {
             Err(RaftError::UnknownVoter)

@@ -7,6 +7,7 @@
 //! | the other voters | what it does |
 //! |---|---|
 //! | all were heard to be as empty, and hold no replicas either, or have founded the quorum and have no entry yet | founds it with them |
+//! | one that leads says that this broker is no voter of its quorum | joins it: follows the metadata until it is taken in as a learner |
 //! | all answer, vote in the same term, and name the same one of them as leader | restores its log from that leader |
 //! | anything else | waits, and asks again |
 //!
@@ -20,6 +21,13 @@
 //! committed, and then in the snapshot, since the leader commits an entry of its own term before it gives one; or it does not
 //! count, since the leader forgets how far this voter was before it gives the snapshot, and listens to no connection of an
 //! earlier life afterwards.
+
+//!
+//! Why joining is safe. The quorum's log says who votes, and the one who leads it changes that only by an entry that a majority of
+//! them has. A learner that has lost its log, or was a voter once and was removed, is no voter until another such entry says so,
+//! and by then it has all that is committed. And nobody founds a second quorum meanwhile: whoever is configured as a voter of
+//! several founds only with all of them, and a leader takes in only whom its own configuration names, so that it, too, would
+//! ask them if it lost its log.
 
 use std::collections::BTreeSet;
 
@@ -40,6 +48,8 @@ pub enum VoterStanding {
         term: u64,
         /// Who leads in it, as far as it knows.
         leader: Option<BrokerId>,
+        /// Whether whoever asks is a voter of its quorum.
+        counts_asker: bool,
     },
 }
 
@@ -54,6 +64,11 @@ pub enum Seating {
         leader: BrokerId,
         /// The term that it and all others are in.
         term: u64,
+    },
+    /// Follow the metadata, and ask this voter, which leads a quorum that this broker is not of, to be taken in.
+    Join {
+        /// Whom to ask.
+        leader: BrokerId,
     },
     /// Ask again; the text says what is missing.
     Wait(String),
@@ -80,6 +95,17 @@ pub fn judge_seating(
             }
         };
     }
+    let leads_without_us = |(id, standing): &&(BrokerId, Option<VoterStanding>)| match standing {
+        Some(VoterStanding::Seated {
+            leader,
+            counts_asker,
+            ..
+        }) => *leader == Some(*id) && !counts_asker,
+        Some(VoterStanding::Empty | VoterStanding::Lost | VoterStanding::Fresh) | None => false,
+    };
+    if let Some((leader, _)) = others.iter().find(leads_without_us) {
+        return Seating::Join { leader: *leader };
+    }
     let mut agreed = None;
     for (id, standing) in others {
         match standing {
@@ -93,6 +119,7 @@ pub fn judge_seating(
             Some(VoterStanding::Seated {
                 term,
                 leader: Some(leader),
+                ..
             }) => {
                 if *agreed.get_or_insert((*term, *leader)) != (*term, *leader) {
                     return Seating::Wait("the other voters do not agree on a leader".to_owned());
@@ -114,7 +141,20 @@ mod tests {
 
     fn seated(term: u64, leader: i32) -> Option<VoterStanding> {
         let leader = (leader >= 0).then_some(BrokerId(leader));
-        Some(VoterStanding::Seated { term, leader })
+        Some(VoterStanding::Seated {
+            term,
+            leader,
+            counts_asker: true,
+        })
+    }
+
+    /// Of a quorum that does not count the one who asks.
+    fn foreign(leader: i32) -> Option<VoterStanding> {
+        Some(VoterStanding::Seated {
+            term: 4,
+            leader: (leader >= 0).then_some(BrokerId(leader)),
+            counts_asker: false,
+        })
     }
 
     fn check(
@@ -177,6 +217,19 @@ mod tests {
             [seated(4, 1), seated(4, -1)],
             &[],
             &wait("voter 2 knows no leader"),
+        );
+        let join = Seating::Join {
+            leader: BrokerId(1),
+        };
+        check(Empty, [foreign(1), Some(Empty)], &[], &join);
+        check(Lost, [foreign(1), Some(Lost)], &[], &join);
+        check(Lost, [foreign(1), None], &[], &join);
+        check(Empty, [foreign(1), foreign(1)], &[2], &join);
+        check(
+            Empty,
+            [foreign(-1), Some(Empty)],
+            &[],
+            &wait("voter 1 knows no leader"),
         );
         let apart = wait("the other voters do not agree on a leader");
         check(Lost, [seated(4, 1), seated(5, 1)], &[], &apart);

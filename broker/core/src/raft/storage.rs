@@ -10,7 +10,10 @@ use super::types::{Entry, Persisted, RaftError, Snapshot};
 /// below it are kept for a while, so that a voter that is a little behind needs no snapshot.
 pub(super) struct MemoryLog {
     hard_state: eraftpb::HardState,
+    /// The members as of the last entry that was handed out to be applied.
     conf_state: eraftpb::ConfState,
+    /// The index as of which they are.
+    members_since: u64,
     /// Index and term of the last entry that was dropped.
     compacted: (u64, u64),
     entries: Vec<eraftpb::Entry>,
@@ -45,6 +48,9 @@ impl MemoryLog {
             }
             None => ((0, 0), bootstrap),
         };
+        for entry in &entries {
+            convert::check_entry(entry).map_err(RaftError::Damaged)?;
+        }
         let entries = after_snapshot(entries, compacted);
         let (mut index, mut term) = compacted;
         for entry in &entries {
@@ -69,6 +75,7 @@ impl MemoryLog {
         Ok(Self {
             hard_state: convert::hard_state_to_raft(&hard_state),
             conf_state,
+            members_since: compacted.0,
             compacted,
             entries,
             snapshot,
@@ -130,14 +137,22 @@ impl MemoryLog {
     pub(super) fn install(&mut self, snapshot: eraftpb::Snapshot) {
         let metadata = snapshot.get_metadata();
         self.compacted = (metadata.index, metadata.term);
+        self.members_since = metadata.index;
         self.conf_state = metadata.get_conf_state().clone();
         self.entries.clear();
         self.snapshot = Some(snapshot);
     }
 
+    /// The members are these from the entry at `index` on.
+    pub(super) fn set_members(&mut self, index: u64, members: eraftpb::ConfState) {
+        self.members_since = index;
+        self.conf_state = members;
+    }
+
     /// Keeps the image at `index` as the newest snapshot and drops all entries below it but the last `kept`.
     pub(super) fn compact(&mut self, index: u64, data: Vec<u8>, kept: u64) -> Option<Snapshot> {
-        if index <= self.snapshot_index() {
+        // Who the members were before their last change is not known any more.
+        if index <= self.snapshot_index() || index < self.members_since {
             return None;
         }
         let term = self.term(index).ok()?;

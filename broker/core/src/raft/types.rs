@@ -13,7 +13,7 @@ pub struct Entry {
     pub index: u64,
     /// The records of one decision, encoded; empty for what a new leader appends first.
     pub data: Vec<u8>,
-    /// Unused so far; travels and persists with the entry.
+    /// What a membership entry changes, as `MembershipChange::to_bytes` gives it; unused otherwise.
     pub context: Vec<u8>,
 }
 
@@ -23,6 +23,55 @@ pub struct Entry {
 pub enum EntryType {
     /// Records.
     Normal = 0,
+    /// A change of who is a member, with records that go with it.
+    Membership = 1,
+}
+
+/// A change of who is a member of the quorum. One is under way at a time, so that two majorities always share a voter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MembershipChange {
+    /// Somebody new gets the log, and does not vote.
+    AddLearner(BrokerId),
+    /// A learner votes from now on.
+    AddVoter(BrokerId),
+    /// A member is none any more.
+    Remove(BrokerId),
+}
+
+impl MembershipChange {
+    /// The bytes of a change: its kind and the broker id.
+    pub const SIZE: usize = 5;
+
+    /// Whom it is about.
+    pub fn member(self) -> BrokerId {
+        let (Self::AddLearner(id) | Self::AddVoter(id) | Self::Remove(id)) = self;
+        id
+    }
+
+    /// As it travels and persists in an entry's context.
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let kind = match self {
+            Self::AddLearner(_) => 1,
+            Self::AddVoter(_) => 2,
+            Self::Remove(_) => 3,
+        };
+        let mut bytes = [kind; Self::SIZE];
+        bytes[1..].copy_from_slice(&self.member().0.to_be_bytes());
+        bytes
+    }
+
+    /// The change that exactly these bytes say.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (kind, id) = bytes.split_first()?;
+        let id = BrokerId(i32::from_be_bytes(id.try_into().ok()?));
+        match kind {
+            _ if id.0 < 0 => None,
+            1 => Some(Self::AddLearner(id)),
+            2 => Some(Self::AddVoter(id)),
+            3 => Some(Self::Remove(id)),
+            _ => None,
+        }
+    }
 }
 
 impl TryFrom<i8> for EntryType {
@@ -31,6 +80,7 @@ impl TryFrom<i8> for EntryType {
     fn try_from(value: i8) -> Result<Self, RaftError> {
         match value {
             0 => Ok(EntryType::Normal),
+            1 => Ok(EntryType::Membership),
             _ => Err(RaftError::Malformed("entry type is unknown")),
         }
     }
@@ -238,6 +288,9 @@ pub enum ProposeError {
     /// Too much is proposed and not committed, or leadership is being handed over. Nothing was appended; try again later.
     #[error("the metadata quorum does not take proposals at the moment")]
     Busy,
+    /// A change of members that makes no sense.
+    #[error("{0}")]
+    NotPossible(&'static str),
 }
 
 /// Why a message or a persisted state was refused.
@@ -246,8 +299,8 @@ pub enum RaftError {
     /// A field has no sensible value.
     #[error("malformed: {0}")]
     Malformed(&'static str),
-    /// The sender or the receiver is not a voter of this quorum, or the message is for another broker.
-    #[error("not a message between voters of this quorum")]
+    /// The message is for another broker, or an answer of one that is not a member.
+    #[error("not a message between members of this quorum")]
     UnknownVoter,
     /// The leader knows of entries that this voter acknowledged and does not have: it lost what it had persisted and must
     /// not vote again under its id.
@@ -263,6 +316,8 @@ pub enum RaftError {
 pub struct VoterProgress {
     /// Which voter.
     pub voter: BrokerId,
+    /// Whether it votes; a learner only gets the log.
+    pub votes: bool,
     /// The last index that is known to be on its disk.
     pub matched: u64,
     /// Whether it was heard from within the last election timeout; always true of the leader itself.

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use taffrail_protocol::ErrorCode;
+use taffrail_core::ids::BrokerId;
+use taffrail_core::metadata::Image;
+use taffrail_core::raft::VoterProgress;
 use taffrail_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
 };
 use taffrail_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
+
+use taffrail_protocol::{ErrorCode, Uuid};
 
 use super::topics;
 use crate::broker::Broker;
@@ -50,7 +54,7 @@ pub(crate) async fn decide<E: Env>(
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.into_iter().map(|partition| {
             if topic.topic_name == METADATA_TOPIC && partition.partition_index == 0 {
-                described(&broker, &progress)
+                described(&broker, version, &progress)
             } else {
                 PartitionData {
                     partition_index: partition.partition_index,
@@ -75,11 +79,17 @@ pub(crate) async fn decide<E: Env>(
     })
 }
 
-fn described<E: Env>(broker: &Broker<E>, progress: &QuorumProgress) -> PartitionData {
+fn described<E: Env>(broker: &Broker<E>, version: i16, progress: &QuorumProgress) -> PartitionData {
     let offset = |index: u64| i64::try_from(index).unwrap_or(i64::MAX);
     let now = broker.env.wall_ms();
-    let voters = progress.voters.iter().map(|voter| ReplicaState {
+    let image = broker.cluster.image();
+    let replica = |voter: &VoterProgress| ReplicaState {
         replica_id: voter.voter.0,
+        replica_directory_id: if version >= 2 {
+            directory(&image, voter.voter)
+        } else {
+            Uuid::ZERO
+        },
         // Raft indexes are inclusive, Kafka's end offset is the next one.
         log_end_offset: offset(voter.matched + 1),
         last_fetch_timestamp: if voter.recently_active { now } else { -1 },
@@ -88,15 +98,23 @@ fn described<E: Env>(broker: &Broker<E>, progress: &QuorumProgress) -> Partition
         } else {
             -1
         },
-        ..ReplicaState::default()
-    });
+    };
+    let (voters, learners): (Vec<_>, Vec<_>) =
+        progress.voters.iter().partition(|progress| progress.votes);
     PartitionData {
         leader_id: broker.id.0,
         leader_epoch: i32::try_from(progress.term).unwrap_or(i32::MAX),
         high_watermark: offset(progress.commit_index + 1),
-        current_voters: voters.collect(),
+        current_voters: voters.into_iter().map(replica).collect(),
+        observers: learners.into_iter().map(replica).collect(),
         ..PartitionData::default()
     }
+}
+
+/// The directory that is recorded for a voter; none of a learner.
+fn directory(image: &Image, voter: BrokerId) -> Uuid {
+    let recorded = image.voter(voter).and_then(|voter| voter.directory);
+    recorded.map_or(Uuid::ZERO, |directory| Uuid(directory.0))
 }
 
 fn nodes<E: Env>(broker: &Broker<E>) -> Vec<Node> {

@@ -80,8 +80,8 @@ pub const METADATA_FOLDER: &str = metadata_log::FOLDER;
 /// The cluster, as one broker is part of it.
 pub(crate) struct Cluster<E: Env> {
     id: BrokerId,
-    /// The brokers that keep the metadata, sorted.
-    voters: Vec<BrokerId>,
+    /// The brokers that should keep the metadata, sorted: they found the quorum, or join it.
+    configured_voters: Vec<BrokerId>,
     configured_cluster_id: Option<String>,
     /// The broker's own configs as they were written, the lowest layer.
     file: ConfigMap,
@@ -119,7 +119,7 @@ impl<E: Env> Cluster<E> {
         }
         Self {
             id: BrokerId(config.node_id),
-            voters,
+            configured_voters: voters,
             configured_cluster_id: config.cluster_id.clone(),
             file,
             session_timeout: millis(config.broker_session_timeout_ms),
@@ -205,9 +205,19 @@ impl<E: Env> Cluster<E> {
             .or_else(|| self.configured_cluster_id.clone())
     }
 
-    /// The brokers that keep the metadata.
-    pub(crate) fn voters(&self) -> &[BrokerId] {
-        &self.voters
+    /// The brokers that keep the metadata, by id: the recorded ones, before that the configured.
+    pub(crate) fn voters(&self) -> Vec<BrokerId> {
+        let recorded: Vec<BrokerId> = self.image().voters().map(|(id, _)| id).collect();
+        if recorded.is_empty() {
+            self.configured_voters.clone()
+        } else {
+            recorded
+        }
+    }
+
+    /// The brokers that should keep the metadata.
+    pub(super) fn configured_voters(&self) -> &[BrokerId] {
+        &self.configured_voters
     }
 
     /// The log directory that holds the metadata log, if this broker votes.
@@ -299,7 +309,11 @@ impl<E: Env> Cluster<E> {
         configs: &[(&str, String)],
     ) -> Result<(), ClusterError> {
         let broker = self.running()?;
-        let brokers = self.image().brokers().count().max(self.voters.len());
+        let brokers = self
+            .image()
+            .brokers()
+            .count()
+            .max(self.configured_voters.len());
         let replication_factor = replication_factor.min(i16::try_from(brokers).unwrap_or(i16::MAX));
         let config = |(name, value): &(&str, String)| CreatableTopicConfig {
             name: (*name).into(),
@@ -377,7 +391,7 @@ impl<E: Env> Cluster<E> {
                 false
             }
         };
-        if self.controller_id() == Some(self.id) && self.voters.len() > 1 {
+        if self.controller_id() == Some(self.id) && self.voters().len() > 1 {
             self.hand_over_quorum(&broker.env, deadline).await;
         }
         let_go

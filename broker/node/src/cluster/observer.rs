@@ -1,6 +1,7 @@
 //! How a broker that does not vote follows the committed metadata: it asks a voter for the entries it does not have,
 //! waits there for news, and takes a snapshot when it is too far behind. It also serves the other side of that.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,15 +29,14 @@ const BYTES_MAX: i32 = 4 << 20;
 
 /// Follows the voters for ever.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
-    let voters = broker.cluster.voters().iter().copied();
-    let voters: Vec<BrokerId> = voters.filter(|voter| *voter != broker.id).collect();
-    let mut next = usize::try_from(broker.env.random() % voters.len() as u64).unwrap_or(0);
+    let mut next = usize::try_from(broker.env.random() >> 32).unwrap_or(0);
     loop {
+        let voters = voters(&broker);
         let voter = broker
             .cluster
             .controller_id()
             .unwrap_or(voters[next % voters.len()]);
-        next += 1;
+        next = next.wrapping_add(1);
         let reason = match peer::open(&broker, voter).await {
             Ok(connection) => follow(&broker, &connection).await,
             Err(error) => error.to_string(),
@@ -45,6 +45,17 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
         broker.cluster.set_leader(None);
         broker.env.sleep_until(broker.env.now() + PAUSE).await;
     }
+}
+
+/// Whom to ask: who votes as far as this broker knows, and who should. At least one, since this broker is not configured as the
+/// only voter.
+fn voters<E: Env>(broker: &Arc<Broker<E>>) -> Vec<BrokerId> {
+    let recorded = broker.cluster.voters().into_iter();
+    let configured = broker.cluster.configured_voters().iter().copied();
+    let all: BTreeSet<BrokerId> = recorded.chain(configured).collect();
+    all.into_iter()
+        .filter(|voter| *voter != broker.id)
+        .collect()
 }
 
 /// Follows one voter until that does not work any more; gives the reason.

@@ -40,7 +40,7 @@ impl Drop for PeerPresence {
     }
 }
 
-/// The newest process of each other voter that connected here.
+/// The newest process of each other broker that connected here: any of them may vote one day.
 #[derive(Default)]
 pub(super) struct VoterProcesses {
     newest: Mutex<BTreeMap<BrokerId, Incarnation>>,
@@ -66,9 +66,7 @@ impl<E: Env> Cluster<E> {
         peer: BrokerId,
         incarnation: Incarnation,
     ) -> Option<PeerPresence> {
-        if self.voters.contains(&peer) {
-            self.voter_processes.note(peer, incarnation);
-        }
+        self.voter_processes.note(peer, incarnation);
         (peer != self.id).then(|| PeerPresence {
             peer,
             incarnation,

@@ -135,9 +135,8 @@ fn of_error(error: &PeerError) -> Option<Sighting> {
 
 /// Has all other voters look for a broker; gives what they met, without those that did not say.
 async fn ask_voters<E: Env>(broker: &Arc<Broker<E>>, about: BrokerId) -> Vec<Sighting> {
-    let voters = broker.cluster.voters().iter();
+    let voters = broker.cluster.voters().into_iter();
     let others: Vec<BrokerId> = voters
-        .copied()
         .filter(|voter| *voter != broker.id && *voter != about)
         .collect();
     let deadline = broker.env.now() + CONFIRM_TIMEOUT;

@@ -20,6 +20,7 @@ pub(super) struct Seat {
     /// Why this broker does not vote though it is configured to; for a person to read.
     vacant: Mutex<Option<String>>,
     given_up: AtomicBool,
+    joining: AtomicBool,
 }
 
 struct Place {
@@ -42,6 +43,15 @@ impl Seat {
         *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
+    /// It is to vote, and follows until it is taken in.
+    pub(super) fn set_joining(&self, joining: bool) {
+        self.joining.store(joining, Ordering::Release);
+    }
+
+    fn only_follows(&self) -> bool {
+        self.given_up.load(Ordering::Acquire) || self.joining.load(Ordering::Acquire)
+    }
+
     pub(super) fn vacant(&self) -> Option<String> {
         self.vacant
             .lock()
@@ -53,7 +63,7 @@ impl Seat {
 impl<E: Env> Cluster<E> {
     /// Whether this broker only follows the metadata.
     pub(crate) fn is_observer(&self) -> bool {
-        !self.voters.contains(&self.id) || self.seat.given_up.load(Ordering::Acquire)
+        !self.configured_voters.contains(&self.id) || self.seat.only_follows()
     }
 
     /// Why this broker does not vote though it is configured to, with what to do.

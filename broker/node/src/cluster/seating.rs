@@ -1,10 +1,11 @@
 //! How a voter with an empty metadata log comes to vote: it asks all other voters how they stand, until the core says to
-//! found the quorum or to restore the log from its leader. And how a voter answers one that asks.
+//! found the quorum, to restore the log from its leader, or to join it. And how a voter answers one that asks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use taffrail_core::controller::Controller;
 use taffrail_core::ids::BrokerId;
 use taffrail_core::raft::{
     HardState, Persist, Persisted, Seating, Snapshot, VoterStanding, judge_seating,
@@ -14,13 +15,16 @@ use taffrail_protocol::messages::{VoterStateRequest, VoterStateResponse};
 use taffrail_protocol::{ErrorCode, Request};
 
 use super::metadata_log::MetadataLog;
-use super::{peer, records};
+use super::quorum::NotController;
+use super::{observer, peer, records};
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 
 /// The pause before the others are asked again.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The pause before a leader is asked again whether it would take this broker in.
+const INVITATION_PAUSE: Duration = Duration::from_millis(500);
 /// How long an answer may take; the snapshot of a large cluster has some MiB.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -71,9 +75,25 @@ pub(super) async fn run<E: Env>(
                 break Persisted::default();
             }
             Seating::Restore { leader, term } => {
-                match restore(&broker, &mut log, leader, term).await {
+                match restore(&broker, &mut log, leader, Some(term)).await {
                     Ok(Some(persisted)) => break persisted,
                     Ok(None) => "the leader gave no snapshot".to_owned(),
+                    Err(reason) => return broker.fail(reason),
+                }
+            }
+            Seating::Join { leader } => {
+                if told.take().is_some() {
+                    broker.cluster.seat.set_vacant(None);
+                }
+                // It knows of a cluster from now on, and does not found another.
+                waiting.refuse();
+                let leader = follow_until_invited(&broker, leader).await;
+                match restore(&broker, &mut log, leader, None).await {
+                    Ok(Some(persisted)) => break persisted,
+                    Ok(None) => {
+                        pause(&broker, PAUSE).await;
+                        continue;
+                    }
                     Err(reason) => return broker.fail(reason),
                 }
             }
@@ -94,8 +114,7 @@ pub(super) async fn run<E: Env>(
             broker.cluster.seat.set_vacant(Some(vacant));
             told = Some(reason);
         }
-        let until = broker.env.now() + PAUSE;
-        broker.env.sleep_until(until).await;
+        pause(&broker, PAUSE).await;
     };
     waiting.with(|state| state.own = None);
     broker.cluster.seat.set_vacant(None);
@@ -104,13 +123,55 @@ pub(super) async fn run<E: Env>(
     }
 }
 
+async fn pause<E: Env>(broker: &Arc<Broker<E>>, time: Duration) {
+    broker.env.sleep_until(broker.env.now() + time).await;
+}
+
+/// Follows the metadata without a vote, whoever comes and goes, until a leader would take this broker in; gives that one. What
+/// was followed until then is older than the snapshot that it gives.
+async fn follow_until_invited<E: Env>(broker: &Arc<Broker<E>>, leader: BrokerId) -> BrokerId {
+    tracing::info!(broker = %broker.id, %leader, "follows the metadata, and waits to be taken in as a voter");
+    let invited = async {
+        loop {
+            let leader = broker.cluster.controller_id().unwrap_or(leader);
+            let answer = ask(broker, leader, true, false).await;
+            match answer
+                .as_ref()
+                .map(|answer| (answer.invites, standing(answer)))
+            {
+                Ok((
+                    invites,
+                    Some(VoterStanding::Seated {
+                        leader: Some(led_by),
+                        counts_asker,
+                        ..
+                    }),
+                )) if led_by == leader && (invites || counts_asker) => return leader,
+                Ok(_) => {}
+                Err(reason) => {
+                    tracing::debug!(%leader, reason, "does not invite this broker to vote")
+                }
+            }
+            pause(broker, INVITATION_PAUSE).await;
+        }
+    };
+    broker.cluster.seat.set_joining(true);
+    let leader = tokio::select! {
+        biased;
+        leader = invited => leader,
+        () = observer::run(Arc::clone(broker)) => leader,
+    };
+    broker.cluster.seat.set_joining(false);
+    leader
+}
+
 /// How each of the other voters stands; none of those that do not answer or do not know it yet.
 async fn ask_all<E: Env>(
     broker: &Arc<Broker<E>>,
     has_served: bool,
 ) -> Vec<(BrokerId, Option<VoterStanding>)> {
     let mut others = Vec::new();
-    for voter in broker.cluster.voters() {
+    for voter in broker.cluster.configured_voters() {
         if *voter == broker.id {
             continue;
         }
@@ -149,27 +210,28 @@ async fn ask<E: Env>(
     }
 }
 
-/// Takes the leader's snapshot as this voter's log; nothing if the leader does not lead in that term any more.
+/// Takes the leader's snapshot as this voter's log; nothing if the leader does not lead any more, in that term if one is given.
 async fn restore<E: Env>(
     broker: &Arc<Broker<E>>,
     log: &mut MetadataLog<E::Disk>,
     leader: BrokerId,
-    term: u64,
+    agreed: Option<u64>,
 ) -> Result<Option<Persisted>, String> {
     let Ok(response) = ask(broker, leader, true, true).await else {
         return Ok(None);
     };
-    let led = Some(VoterStanding::Seated {
-        term,
-        leader: Some(leader),
-    });
-    if standing(&response) != led {
-        return Ok(None);
-    }
+    let term = match standing(&response) {
+        Some(VoterStanding::Seated {
+            term,
+            leader: Some(led_by),
+            ..
+        }) if led_by == leader && agreed.is_none_or(|agreed| agreed == term) => term,
+        Some(_) | None => return Ok(None),
+    };
     let Some(snapshot) = response.snapshot.and_then(from_wire) else {
         return Ok(None);
     };
-    // It has not voted for another in this term: the others are in it, and follow this leader.
+    // It has not voted for another in this term: the others are in it and follow this leader, or it is no voter yet.
     let hard_state = HardState {
         term,
         vote: Some(leader),
@@ -207,43 +269,64 @@ pub(crate) async fn handle_voter_state<E: Env>(
         ..Default::default()
     };
     let asker = BrokerId(request.from);
-    let is_voter = broker.cluster.voters().contains(&asker);
-    if !is_voter || context.peer != Some(asker) || request.to != broker.id.0 {
+    if context.peer != Some(asker) || request.to != broker.id.0 {
         return refused(ErrorCode::ClusterAuthorizationFailed);
     }
-    let own = broker.cluster.waiting.with(|state| {
-        if state.own == Some(VoterStanding::Empty) && !request.has_served {
+    let cluster = &broker.cluster;
+    let is_configured = cluster.configured_voters().contains(&asker);
+    let own = cluster.waiting.with(|state| {
+        if state.own == Some(VoterStanding::Empty) && !request.has_served && is_configured {
             state.heard_empty.insert(asker);
         }
         state.own
     });
-    if let Some(own) = own {
-        return to_wire(own, None);
+    match own {
+        Some(own) if is_configured => return to_wire(own, false, None),
+        // Configured differently they would found two quorums.
+        Some(_) => return refused(ErrorCode::ClusterAuthorizationFailed),
+        None => {}
     }
-    if request.want_snapshot {
+    let is_voter = match cluster.quorum.voter_state(asker, false).await {
+        Ok((VoterStanding::Seated { counts_asker, .. }, _)) => counts_asker,
+        Ok(_) => true,
+        // It has not opened its own log yet.
+        Err(NotController) => return refused(ErrorCode::NotController),
+    };
+    let wants = request.want_snapshot && (is_voter || is_configured);
+    if wants {
         let directory = records::directory_from_wire(request.directory);
-        let recorded = broker
-            .cluster
-            .decide(move |controller, _| controller.replace_voter(asker, directory));
+        let prepared = if is_voter {
+            let replace =
+                move |controller: &mut Controller, _| controller.replace_voter(asker, directory);
+            cluster.decide(replace).await
+        } else {
+            cluster.quorum.add_learner(asker).await
+        };
         // Without the lead there is no snapshot either, and the standing says who has it.
-        if recorded.await.is_ok() {
-            tracing::warn!(voter = %asker, ?directory, "records the directory of a voter with an empty metadata log");
+        if prepared.is_ok() {
+            tracing::warn!(voter = %asker, ?directory, is_voter, "gives the metadata log to a broker that has none");
         }
     }
-    let restored = request.want_snapshot.then_some(asker);
-    match broker.cluster.quorum.voter_state(restored).await {
-        Ok((standing, snapshot)) => to_wire(standing, snapshot),
-        // It has not opened its own log yet.
-        Err(_) => refused(ErrorCode::NotController),
+    match cluster.quorum.voter_state(asker, wants).await {
+        Ok((standing, snapshot)) => to_wire(standing, is_configured, snapshot),
+        Err(NotController) => refused(ErrorCode::NotController),
     }
 }
 
-fn to_wire(standing: VoterStanding, snapshot: Option<Snapshot>) -> VoterStateResponse {
-    let (code, term, leader) = match standing {
-        VoterStanding::Empty => (0, 0, None),
-        VoterStanding::Lost => (1, 0, None),
-        VoterStanding::Seated { term, leader } => (2, term, leader),
-        VoterStanding::Fresh => (3, 0, None),
+fn to_wire(
+    standing: VoterStanding,
+    invites: bool,
+    snapshot: Option<Snapshot>,
+) -> VoterStateResponse {
+    let (code, term, leader, counts_asker) = match standing {
+        VoterStanding::Empty => (0, 0, None, true),
+        VoterStanding::Lost => (1, 0, None, true),
+        VoterStanding::Seated {
+            term,
+            leader,
+            counts_asker,
+        } => (2, term, leader, counts_asker),
+        VoterStanding::Fresh => (3, 0, None, true),
     };
     let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
     VoterStateResponse {
@@ -251,6 +334,8 @@ fn to_wire(standing: VoterStanding, snapshot: Option<Snapshot>) -> VoterStateRes
         standing: code,
         term: i64::try_from(term).unwrap_or(i64::MAX),
         leader_id: leader.map_or(-1, |leader| leader.0),
+        counts_asker,
+        invites,
         snapshot: snapshot.map(|snapshot| VoterSnapshot {
             index: i64::try_from(snapshot.index).unwrap_or(i64::MAX),
             term: i64::try_from(snapshot.term).unwrap_or(i64::MAX),
@@ -268,6 +353,7 @@ fn standing(response: &VoterStateResponse) -> Option<VoterStanding> {
         2 => Some(VoterStanding::Seated {
             term: u64::try_from(response.term).ok()?,
             leader: (response.leader_id >= 0).then_some(BrokerId(response.leader_id)),
+            counts_asker: response.counts_asker,
         }),
         3 => Some(VoterStanding::Fresh),
         _ => None,
@@ -294,6 +380,7 @@ mod tests {
         let seated = VoterStanding::Seated {
             term: 7,
             leader: Some(BrokerId(2)),
+            counts_asker: true,
         };
         for own in [
             VoterStanding::Empty,
@@ -301,7 +388,7 @@ mod tests {
             VoterStanding::Fresh,
             seated,
         ] {
-            assert_eq!(standing(&to_wire(own, None)), Some(own));
+            assert_eq!(standing(&to_wire(own, false, None)), Some(own));
         }
         let snapshot = Snapshot {
             index: 9,
@@ -310,7 +397,7 @@ mod tests {
             learners: vec![BrokerId(4)],
             data: vec![1, 2, 3],
         };
-        let told = to_wire(seated, Some(snapshot.clone())).snapshot;
+        let told = to_wire(seated, false, Some(snapshot.clone())).snapshot;
         assert_eq!(told.and_then(from_wire), Some(snapshot));
     }
 }

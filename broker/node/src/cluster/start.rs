@@ -43,7 +43,7 @@ impl<E: Env> Cluster<E> {
         // A voter that served before has voted before.
         let has_served =
             !broker.partitions().is_empty() || broker.replication.clean_shutdown_epoch().is_some();
-        let is_alone = self.voters.len() == 1;
+        let is_alone = self.configured_voters.len() == 1;
         if is_alone && has_served && !exists {
             return Err(StartError::Storage(format!(
                 "broker {} alone votes on the cluster's metadata and has data, but its metadata log {} is missing: bring the \
@@ -57,9 +57,10 @@ impl<E: Env> Cluster<E> {
         }
         let disk = broker.env.disk().clone();
         let broker_id = broker.id.0;
+        let founders = self.configured_voters.clone();
         let opened = broker
             .env
-            .run_blocking(move || MetadataLog::open(&disk, &folder, broker_id))
+            .run_blocking(move || MetadataLog::open(&disk, &folder, broker_id, &founders))
             .await;
         let (log, persisted) = opened.map_err(start_error)?;
         if !is_alone && persisted == Persisted::default() {
@@ -91,13 +92,13 @@ impl<E: Env> Cluster<E> {
             None => (Image::default(), 0),
         };
         let recorded = image.voter(broker.id);
-        if self.voters.len() > 1 && seat::is_other(recorded, self.seat.directory()) {
+        if image.voters().count() > 1 && seat::is_other(recorded, self.seat.directory()) {
             self.published.publish(applied, Arc::new(image));
             self.give_up_seat(broker, recorded.and_then(|voter| voter.directory));
             return Ok(());
         }
         let raft = RaftNode::new(
-            &RaftConfig::new(broker.id, self.voters.clone(), broker.env.random()),
+            &RaftConfig::new(broker.id, log.founders().to_vec(), broker.env.random()),
             persisted,
         )
         .map_err(|error| StartError::Storage(format!("metadata log: {error}")))?;

@@ -54,7 +54,9 @@ pub struct Blueprint<'a> {
     pub uid: &'a str,
     /// Configuration for brokers that start: the Cluster's, or while that is refused the one in force.
     pub config: &'a BTreeMap<String, String>,
-    /// The brokers that vote on metadata.
+    /// The brokers that voted on metadata when its data was made.
+    pub founders: &'a [i32],
+    /// The brokers that vote on metadata, or are to.
     pub voters: &'a [i32],
     /// Pods of the StatefulSet. More than `spec.brokers` while surplus brokers hold replicas.
     pub replicas: i32,

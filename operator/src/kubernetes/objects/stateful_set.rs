@@ -57,7 +57,7 @@ pub(super) fn stateful_set(blueprint: &Blueprint<'_>) -> StatefulSet {
 
 /// What must be known to start brokers on their disks again.
 fn memory(blueprint: &Blueprint<'_>) -> BTreeMap<String, String> {
-    let voters = serde_json::to_string(blueprint.voters).unwrap_or_default();
+    let voters = serde_json::to_string(blueprint.founders).unwrap_or_default();
     BTreeMap::from([
         (VOTERS_ANNOTATION.to_owned(), voters),
         (

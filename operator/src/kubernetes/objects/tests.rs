@@ -95,6 +95,7 @@ impl Given {
             spec: &self.spec,
             uid: UID,
             config: &self.config,
+            founders: &self.voters,
             voters: &self.voters,
             replicas: self.spec.brokers,
             image: "localhost/taffrail:dev",

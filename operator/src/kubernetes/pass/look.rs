@@ -47,6 +47,12 @@ impl Live {
         }
     }
 
+    /// One more than the highest broker that has a claim.
+    pub(in crate::kubernetes) fn brokers_with_claims(&self) -> i32 {
+        let brokers = self.claims.iter().filter_map(claim_broker);
+        brokers.max().map_or(0, |highest| highest.saturating_add(1))
+    }
+
     /// Pods that the StatefulSet has. Without one, those that wait for one that is being made anew, and those whose claims
     /// are left: each of them may hold the last replica of something, which only brokers that run can tell.
     pub(super) fn replicas(&self) -> i32 {

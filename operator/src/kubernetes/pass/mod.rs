@@ -36,7 +36,7 @@ use crate::metrics::PassResult;
 use crate::object::{ObjectKey, derived_cluster_id};
 use crate::observed::{Observed, ObservedKafka};
 use crate::plan::{Plan, PlannedStep, Step, plan};
-use crate::properties::voters as voters_of_new;
+use crate::properties::{grown, voters as voters_of_new};
 use crate::refusal::{Concern, Reason, Refusal};
 use crate::status::Failures;
 use crate::validate::{Intent, Valid, validate};
@@ -133,7 +133,11 @@ impl Pass<'_> {
         let cluster = Arc::clone(&self.cluster);
         let live = Live::of(&self.context.caches, self.key, true);
         let mut valid = self.judge();
-        let (identified, voters) = self.identify(&live, &mut valid);
+        let (identified, founders) = self.identify(&live, &mut valid);
+        let voters = grown(
+            &founders,
+            cluster.spec.brokers.max(live.brokers_with_claims()),
+        );
         in_live_order(&mut valid.cluster.volumes, live.stateful_set.as_ref());
         let config = config_in_force(&valid, &live);
         let image = self.image();
@@ -143,6 +147,7 @@ impl Pass<'_> {
             spec: &cluster.spec,
             uid: &self.uid.clone(),
             config: &config_or_none,
+            founders: &founders,
             voters: &voters,
             replicas: live.replicas(),
             image: image.as_deref().unwrap_or_default(),
@@ -179,7 +184,7 @@ impl Pass<'_> {
         self.report(&valid, &observed, &plan, outside).await
     }
 
-    /// Whose disks and which voters the Cluster has, and whether that is known.
+    /// Whose disks and which founders the Cluster has, and whether that is known.
     fn identify(&mut self, live: &Live, valid: &mut Valid) -> (bool, Vec<i32>) {
         match self.identity(live) {
             Ok(identity) => {

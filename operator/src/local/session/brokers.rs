@@ -80,6 +80,7 @@ impl Session {
             safe_to_stop: None,
         };
         self.started_with.insert(broker, with);
+        self.told_voters.insert(broker, self.memory.voters.clone());
         self.health.remove(&broker);
         Ok(BrokerCommand {
             program: self.setup.binary.clone(),

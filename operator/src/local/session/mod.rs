@@ -61,6 +61,8 @@ pub(in crate::local) struct Session {
     /// The processes.
     pub(in crate::local) supervisor: Supervisor,
     started_with: BTreeMap<i32, ObservedBroker>,
+    /// The voters that each broker was told when it was started.
+    told_voters: BTreeMap<i32, Vec<i32>>,
     /// The processes that were asked in the pass under way.
     asked: BTreeMap<i32, u32>,
     health: BTreeMap<i32, Health>,
@@ -106,6 +108,7 @@ impl Session {
             memory,
             supervisor: Supervisor::default(),
             started_with: BTreeMap::new(),
+            told_voters: BTreeMap::new(),
             asked: BTreeMap::new(),
             health: BTreeMap::new(),
             valid,
@@ -368,7 +371,13 @@ impl Session {
     fn world(&self) -> Observed {
         let brokers = self.started_with.iter().map(|(&id, with)| {
             let health = self.health.get(&id).copied().unwrap_or_default();
+            let told = self.told_voters.get(&id);
+            let outdated = told.filter(|told| **told != self.memory.voters);
             let broker = ObservedBroker {
+                outdated: outdated
+                    .map(|told| voters_change(told, &self.memory.voters))
+                    .into_iter()
+                    .collect(),
                 ready: health.ready,
                 down: !health.ready,
                 safe_to_stop: health.safe_to_stop,
@@ -531,4 +540,8 @@ fn judge(intent: &Intent, objects: &Objects) -> Valid {
 
 fn unix_seconds() -> f64 {
     Timestamp::now().as_millisecond() as f64 / 1000.0
+}
+
+fn voters_change(before: &[i32], after: &[i32]) -> String {
+    format!("the voters on metadata change from {before:?} to {after:?}")
 }

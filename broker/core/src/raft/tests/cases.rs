@@ -313,7 +313,7 @@ fn messages_that_no_peer_sends_are_refused() {
         RaftError::Malformed("term is zero"),
     );
     check(
-        message(Append, &|m| m.from = BrokerId(9)),
+        message(MessageType::AppendResponse, &|m| m.from = BrokerId(9)),
         RaftError::UnknownVoter,
     );
     check(

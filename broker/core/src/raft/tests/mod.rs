@@ -2,5 +2,6 @@
 
 mod cases;
 mod convert;
+mod members;
 mod quorum;
 mod seeds;

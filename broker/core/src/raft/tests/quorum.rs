@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::BrokerId;
 use crate::raft::{
-    Entry, HardState, Message, Persist, Persisted, ProposeError, RaftConfig, RaftNode, Role,
-    Snapshot,
+    Entry, HardState, MembershipChange, Message, Persist, Persisted, ProposeError, RaftConfig,
+    RaftError, RaftNode, Role, Snapshot,
 };
 
 pub(super) struct Quorum {
     seed: u64,
     random: u64,
+    founders: Vec<BrokerId>,
     voters: BTreeMap<BrokerId, Voter>,
     network: VecDeque<Message>,
     /// Pairs of voters whose messages are lost.
@@ -36,11 +37,29 @@ struct Voter {
     proposed: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
+impl Voter {
+    fn down() -> Self {
+        Self {
+            node: None,
+            disk: Persisted::default(),
+            unsynced: VecDeque::new(),
+            role: Role::Follower {
+                leader: None,
+                term: 0,
+            },
+            state: Vec::new(),
+            applied: 0,
+            proposed: BTreeMap::new(),
+        }
+    }
+}
+
 impl Quorum {
     pub(super) fn new(size: i32, seed: u64) -> Self {
         let mut quorum = Self {
             seed,
             random: seed,
+            founders: (0..size).map(BrokerId).collect(),
             voters: BTreeMap::new(),
             network: VecDeque::new(),
             cut: BTreeSet::new(),
@@ -51,19 +70,7 @@ impl Quorum {
             history: Vec::new(),
         };
         for id in (0..size).map(BrokerId) {
-            let voter = Voter {
-                node: None,
-                disk: Persisted::default(),
-                unsynced: VecDeque::new(),
-                role: Role::Follower {
-                    leader: None,
-                    term: 0,
-                },
-                state: Vec::new(),
-                applied: 0,
-                proposed: BTreeMap::new(),
-            };
-            quorum.voters.insert(id, voter);
+            quorum.voters.insert(id, Voter::down());
         }
         for id in (0..size).map(BrokerId) {
             quorum.restart(id);
@@ -128,9 +135,39 @@ impl Quorum {
         self.restart(id);
     }
 
+    /// A machine without a log, which is no member yet.
+    pub(super) fn newcomer(&mut self) -> BrokerId {
+        let id = BrokerId(self.voters.len() as i32);
+        self.voters.insert(id, Voter::down());
+        id
+    }
+
+    /// Has the leader change the members.
+    pub(super) fn change(
+        &mut self,
+        leader: BrokerId,
+        change: MembershipChange,
+    ) -> Result<u64, ProposeError> {
+        let changed = self.node(leader).propose_change(change, b"");
+        if changed.is_ok() {
+            self.history.push(format!("{leader} proposes {change:?}"));
+        }
+        changed
+    }
+
+    pub(super) fn members(&mut self, id: BrokerId) -> (Vec<i32>, Vec<i32>) {
+        let (voters, learners) = self.node(id).members();
+        let numbers = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
+        (numbers(voters), numbers(learners))
+    }
+
+    pub(super) fn has_log(&self, id: BrokerId) -> bool {
+        self.voters[&id].disk != Persisted::default()
+    }
+
     pub(super) fn restart(&mut self, id: BrokerId) {
         self.history.push(format!("restart {id}"));
-        let mut config = RaftConfig::new(id, self.ids(), self.seed);
+        let mut config = RaftConfig::new(id, self.founders.clone(), self.seed);
         config.entries_kept = 5;
         config.message_bytes_max = 200;
         let voter = self.voters.get_mut(&id).unwrap();
@@ -224,7 +261,11 @@ impl Quorum {
         }
         let to = message.to;
         if let Some(node) = &mut self.voters.get_mut(&to).unwrap().node {
-            node.handle_message(message).unwrap();
+            match node.handle_message(message) {
+                // The answer of a member that is none any more.
+                Ok(()) | Err(RaftError::UnknownVoter) => {}
+                Err(error) => panic!("{error}: {:#?}", self.history),
+            }
         }
         self.process(to);
         true

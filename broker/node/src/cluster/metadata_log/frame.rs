@@ -14,8 +14,8 @@ const VERSION: u16 = 2;
 /// The vote of a voter that has not voted.
 const NOBODY: i32 = -1;
 
-/// Size of a log file's header.
-pub(super) const HEADER_SIZE: usize = 34;
+/// Size of a log file's header, without founders.
+pub(super) const HEADER_SIZE: usize = 38;
 /// Magic, length, sequence, CRC.
 const FRAME_HEADER_SIZE: usize = 20;
 /// The room behind every frame for its mark: magic, sequence, CRC.
@@ -24,11 +24,13 @@ pub(super) const MARK_SIZE: usize = 16;
 const ENTRY_SIZE_MIN: usize = 25;
 
 /// What the header of a log file says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) broker_id: i32,
     pub(super) snapshot_index: u64,
     pub(super) snapshot_term: u64,
+    /// Who votes in a quorum that has no snapshot yet; empty once there is one.
+    pub(super) founders: Vec<BrokerId>,
 }
 
 /// Bytes that are not what the format says.
@@ -73,13 +75,14 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// The header of a new log file.
-pub(super) fn encode_header(header: Header) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_SIZE);
+pub(super) fn encode_header(header: &Header) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_SIZE + 4 * header.founders.len());
     out.extend_from_slice(LOG_MAGIC);
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&header.broker_id.to_be_bytes());
     out.extend_from_slice(&header.snapshot_index.to_be_bytes());
     out.extend_from_slice(&header.snapshot_term.to_be_bytes());
+    encode_ids(&mut out, &header.founders);
     let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_be_bytes());
     out
@@ -133,6 +136,13 @@ pub(super) fn encode_mark(sequence: u64) -> [u8; MARK_SIZE] {
     mark
 }
 
+fn encode_ids(out: &mut Vec<u8>, ids: &[BrokerId]) {
+    out.extend_from_slice(&length32(ids.len()));
+    for id in ids {
+        out.extend_from_slice(&id.0.to_be_bytes());
+    }
+}
+
 /// Lengths in frames are bounded far below 4 GiB by what one raft message may carry.
 fn length32(length: usize) -> [u8; 4] {
     u32::try_from(length)
@@ -150,11 +160,12 @@ fn frame_crc(header: &[u8], payload: &[u8]) -> u32 {
 /// Reads a whole log file.
 pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
     let header = decode_header(bytes)?;
+    let snapshot_index = header.snapshot_index;
     let mut scan = Scan {
+        end: HEADER_SIZE + 4 * header.founders.len(),
         header,
         hard_state: None,
         entries: Vec::new(),
-        end: HEADER_SIZE,
         marked: true,
         next_sequence: 0,
     };
@@ -170,7 +181,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, FormatError> {
         let (hard_state, entries) =
             decode_payload(payload).ok_or(FormatError::Damaged { position: scan.end })?;
         for entry in entries {
-            push_entry(&mut scan.entries, entry, header.snapshot_index)?;
+            push_entry(&mut scan.entries, entry, snapshot_index)?;
         }
         scan.hard_state = Some(hard_state);
         scan.end += length;
@@ -209,24 +220,22 @@ fn push_entry(
 }
 
 fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
-    if bytes.len() < HEADER_SIZE {
-        return Err(FormatError::Short);
-    }
-    let mut cursor = Cursor {
-        bytes: &bytes[..HEADER_SIZE],
-    };
+    let mut cursor = Cursor { bytes };
     check_magic(&mut cursor, LOG_MAGIC)?;
     let broker_id = cursor.id().ok_or(FormatError::Short)?;
     let snapshot_index = cursor.u64().ok_or(FormatError::Short)?;
     let snapshot_term = cursor.u64().ok_or(FormatError::Short)?;
+    let founders = cursor.ids().ok_or(FormatError::Short)?;
+    let checked = bytes.len() - cursor.bytes.len();
     let crc = cursor.u32().ok_or(FormatError::Short)?;
-    if crc != crc32c(&bytes[..HEADER_SIZE - 4]) {
+    if crc != crc32c(&bytes[..checked]) {
         return Err(FormatError::Checksum);
     }
     Ok(Header {
         broker_id,
         snapshot_index,
         snapshot_term,
+        founders,
     })
 }
 
@@ -322,12 +331,8 @@ pub(super) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&snapshot.index.to_be_bytes());
     out.extend_from_slice(&snapshot.term.to_be_bytes());
-    for ids in [&snapshot.voters, &snapshot.learners] {
-        out.extend_from_slice(&length32(ids.len()));
-        for id in ids {
-            out.extend_from_slice(&id.0.to_be_bytes());
-        }
-    }
+    encode_ids(&mut out, &snapshot.voters);
+    encode_ids(&mut out, &snapshot.learners);
     out.extend_from_slice(&(snapshot.data.len() as u64).to_be_bytes());
     out.extend_from_slice(&snapshot.data);
     let crc = crc32c(&out);
@@ -384,10 +389,11 @@ pub(in crate::cluster) fn seeds(
     entries: &[Entry],
     snapshot: &Snapshot,
 ) -> Vec<Vec<u8>> {
-    let mut log = encode_header(Header {
+    let mut log = encode_header(&Header {
         broker_id: 0,
         snapshot_index: 0,
         snapshot_term: 0,
+        founders: vec![BrokerId(0)],
     });
     let start = log.len();
     encode_frame(&mut log, 0, hard_state, entries);

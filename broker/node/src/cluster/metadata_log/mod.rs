@@ -10,12 +10,13 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use taffrail_core::ids::BrokerId;
 use taffrail_core::raft::{Entry, HardState, Persist, Persisted, Snapshot};
 use taffrail_log::{Disk, DiskFile};
 use thiserror::Error;
 
 pub(crate) use describe::{describe_metadata_file, metadata_file_index};
-use frame::{FormatError, HEADER_SIZE, Header, Scan};
+use frame::{FormatError, Header, Scan};
 
 pub(super) use frame::{seeds, try_bytes};
 
@@ -60,6 +61,7 @@ pub(crate) struct MetadataLog<D: Disk> {
     position: u64,
     sequence: u64,
     hard_state: HardState,
+    founders: Vec<BrokerId>,
     poisoned: bool,
 }
 
@@ -81,18 +83,21 @@ impl<D: Disk> MetadataLog<D> {
         }
     }
 
-    /// Opens the log in `folder`, or creates an empty one where there is none; cuts a torn tail.
+    /// Opens the log in `folder`, or creates an empty one where there is none; cuts a torn tail. `founders` are for a log that is
+    /// empty: once anything is in it, it has its own.
     pub(crate) fn open(
         disk: &D,
         folder: &Path,
         broker_id: i32,
+        founders: &[BrokerId],
     ) -> Result<(Self, Persisted), MetadataLogError> {
         let io_error = |source| MetadataLogError::Io {
             path: folder.display().to_string(),
             source,
         };
         if !Self::exists(disk, folder)? {
-            return Self::create(disk, folder, broker_id).map(|log| (log, Persisted::default()));
+            return Self::create(disk, folder, broker_id, founders)
+                .map(|log| (log, Persisted::default()));
         }
         let files = disk.list(folder).map_err(io_error)?;
         let newest = files
@@ -110,6 +115,10 @@ impl<D: Disk> MetadataLog<D> {
         })?;
         let scan = frame::scan(&bytes).map_err(|error| damaged(&path, error))?;
         check_identity(&path, &scan, broker_id, snapshot_index)?;
+        if snapshot_index == 0 && scan.next_sequence == 0 && scan.header.founders != founders {
+            return Self::create(disk, folder, broker_id, founders)
+                .map(|log| (log, Persisted::default()));
+        }
         let file = disk.open(&path).map_err(io_error)?;
         settle_tail(&file, &path, &scan, bytes.len()).map_err(io_error)?;
         for file in files
@@ -128,6 +137,7 @@ impl<D: Disk> MetadataLog<D> {
             position: scan.end as u64,
             sequence: scan.next_sequence,
             hard_state: scan.hard_state.unwrap_or_default(),
+            founders: scan.header.founders,
             poisoned: false,
         };
         let entries = scan
@@ -145,7 +155,12 @@ impl<D: Disk> MetadataLog<D> {
         ))
     }
 
-    fn create(disk: &D, folder: &Path, broker_id: i32) -> Result<Self, MetadataLogError> {
+    fn create(
+        disk: &D,
+        folder: &Path,
+        broker_id: i32,
+        founders: &[BrokerId],
+    ) -> Result<Self, MetadataLogError> {
         let io_error = |source| MetadataLogError::Io {
             path: folder.display().to_string(),
             source,
@@ -158,9 +173,10 @@ impl<D: Disk> MetadataLog<D> {
             broker_id,
             snapshot_index: 0,
             snapshot_term: 0,
+            founders: founders.to_vec(),
         };
         let path = log_path(folder, 0);
-        let bytes = frame::encode_header(header);
+        let bytes = frame::encode_header(&header);
         let file = write_whole(disk, folder, &path, &bytes).map_err(io_error)?;
         Ok(Self {
             disk: disk.clone(),
@@ -168,9 +184,10 @@ impl<D: Disk> MetadataLog<D> {
             broker_id,
             file,
             path,
-            position: HEADER_SIZE as u64,
+            position: bytes.len() as u64,
             sequence: 0,
             hard_state: HardState::default(),
+            founders: header.founders,
             poisoned: false,
         })
     }
@@ -254,8 +271,9 @@ impl<D: Disk> MetadataLog<D> {
             broker_id: self.broker_id,
             snapshot_index: snapshot.index,
             snapshot_term: snapshot.term,
+            founders: Vec::new(),
         };
-        let mut bytes = frame::encode_header(header);
+        let mut bytes = frame::encode_header(&header);
         frame::encode_frame(&mut bytes, 0, self.hard_state, entries);
         // The file appears as a whole, once it is durable.
         bytes.extend_from_slice(&frame::encode_mark(0));
@@ -316,6 +334,11 @@ impl<D: Disk> MetadataLog<D> {
                 }
             }
         }
+    }
+
+    /// Who votes in a quorum that has no snapshot yet.
+    pub(crate) fn founders(&self) -> &[BrokerId] {
+        &self.founders
     }
 
     /// Bytes that were written since the last snapshot.

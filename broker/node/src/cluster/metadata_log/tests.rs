@@ -1,6 +1,5 @@
 //! The log on a real file system: what is recovered, cut and refused.
 
-use taffrail_core::ids::BrokerId;
 use taffrail_core::raft::EntryType;
 use taffrail_log::RealDisk;
 
@@ -48,7 +47,7 @@ impl Folder {
     }
 
     fn open(&self) -> Result<(MetadataLog<RealDisk>, Persisted), MetadataLogError> {
-        MetadataLog::open(&RealDisk, &self.path, 3)
+        MetadataLog::open(&RealDisk, &self.path, 3, &[BrokerId(3)])
     }
 }
 
@@ -148,7 +147,7 @@ fn damage_is_refused_with_what_to_do() {
     let path = log.path.clone();
     drop(log);
     let whole = std::fs::read(&path).unwrap();
-    for damaged in [HEADER_SIZE + 25, second, second + 25] {
+    for damaged in [second - 30, second, second + 25] {
         let mut bytes = whole.clone();
         bytes[damaged] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
@@ -224,7 +223,7 @@ fn folder_that_cannot_be_listed_is_not_taken_for_an_empty_one() {
     assert!(!MetadataLog::exists(&RealDisk, &path).unwrap());
     std::fs::write(&path, b"a file where the folder should be").unwrap();
     assert!(MetadataLog::exists(&RealDisk, &path).is_err());
-    assert!(MetadataLog::open(&RealDisk, &path, 3).is_err());
+    assert!(MetadataLog::open(&RealDisk, &path, 3, &[]).is_err());
     assert_eq!(
         std::fs::read(&path).unwrap(),
         b"a file where the folder should be"
@@ -235,7 +234,9 @@ fn folder_that_cannot_be_listed_is_not_taken_for_an_empty_one() {
 fn log_of_another_broker_is_refused() {
     let folder = Folder::new();
     drop(folder.open().unwrap());
-    let error = MetadataLog::open(&RealDisk, &folder.path, 4).err().unwrap();
+    let error = MetadataLog::open(&RealDisk, &folder.path, 4, &[])
+        .err()
+        .unwrap();
     assert!(matches!(
         error,
         MetadataLogError::OtherBroker {
@@ -244,4 +245,22 @@ fn log_of_another_broker_is_refused() {
             ..
         }
     ));
+}
+
+#[test]
+fn founders_are_those_of_the_first_write() {
+    let folder = Folder::new();
+    let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+    let open =
+        |founders: &[i32]| MetadataLog::open(&RealDisk, &folder.path, 3, &ids(founders)).unwrap();
+    drop(open(&[3]));
+    let (mut log, _) = open(&[3, 4]);
+    assert_eq!(
+        log.founders(),
+        ids(&[3, 4]),
+        "an empty log has nobody's word yet"
+    );
+    write(&mut log, None, &[entry(1, 1)]);
+    drop(log);
+    assert_eq!(open(&[3, 4, 5]).0.founders(), ids(&[3, 4]));
 }

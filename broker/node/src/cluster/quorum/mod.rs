@@ -39,10 +39,16 @@ pub(super) enum Event {
     Decide(Decide),
     /// Somebody wants to know how far the voters are.
     Describe(oneshot::Sender<QuorumProgress>),
-    /// Another voter asks how this one stands, and for a snapshot if it has to be restored.
+    /// A broker without a metadata log asks how this voter stands, and for a snapshot if it is to start on that.
     VoterState {
-        restored: Option<BrokerId>,
+        asker: BrokerId,
+        wants: bool,
         reply: oneshot::Sender<(VoterStanding, Option<Snapshot>)>,
+    },
+    /// A broker is to get the log, without a vote at first.
+    AddLearner {
+        learner: BrokerId,
+        reply: oneshot::Sender<()>,
     },
     /// This broker stops: another voter should lead.
     HandOver,
@@ -143,15 +149,31 @@ impl Quorum {
         answer.await.map_err(|_| NotController)
     }
 
-    /// How this voter stands; if it leads, with the snapshot on which `restored` may start anew.
+    /// How this voter stands to `asker`; if it leads, with the snapshot on which that may start, if it `wants` one.
     pub(super) async fn voter_state(
         &self,
-        restored: Option<BrokerId>,
+        asker: BrokerId,
+        wants: bool,
     ) -> Result<(VoterStanding, Option<Snapshot>), NotController> {
         let (reply, answer) = oneshot::channel();
         let events = self.events.get().ok_or(NotController)?;
         events
-            .send(Event::VoterState { restored, reply })
+            .send(Event::VoterState {
+                asker,
+                wants,
+                reply,
+            })
+            .await
+            .map_err(|_| NotController)?;
+        answer.await.map_err(|_| NotController)
+    }
+
+    /// Takes a broker in as a learner, unless it is one, and waits until that is committed.
+    pub(super) async fn add_learner(&self, learner: BrokerId) -> Result<(), NotController> {
+        let (reply, answer) = oneshot::channel();
+        let events = self.events.get().ok_or(NotController)?;
+        events
+            .send(Event::AddLearner { learner, reply })
             .await
             .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)

@@ -11,13 +11,13 @@ use std::time::Duration;
 use taffrail_core::controller::{Controller, ControllerConfig};
 use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
 use taffrail_core::metadata::{Image, Record};
-use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Snapshot, VoterStanding};
+use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Snapshot};
 use taffrail_core::time::Instant;
 use tokio::sync::mpsc;
 
 use super::link::Link;
 use super::pending::PendingReplies;
-use super::{Decide, Decided, Event, QuorumProgress};
+use super::{Decide, Decided, Event, QuorumProgress, Release};
 use crate::broker::Broker;
 use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
 use crate::cluster::{records, search, seat};
@@ -37,7 +37,12 @@ pub(in crate::cluster) struct Task<E: Env> {
     log: Option<MetadataLog<E::Disk>>,
     snapshot_after_bytes: u64,
     events: mpsc::Receiver<Event>,
+    /// To all other members.
     links: BTreeMap<BrokerId, Link>,
+    /// For links to new members.
+    sender: mpsc::Sender<Event>,
+    /// With which directory each other member was heard of last.
+    directories: BTreeMap<BrokerId, Option<DirectoryId>>,
     tick: Duration,
     next_tick: Instant,
     /// The committed metadata, and the last index in it.
@@ -86,21 +91,15 @@ impl<E: Env> Task<E> {
         sender: &mpsc::Sender<Event>,
         events: mpsc::Receiver<Event>,
     ) -> Self {
-        let others = broker
-            .cluster
-            .voters()
-            .iter()
-            .filter(|voter| **voter != broker.id);
-        let links = others
-            .map(|voter| (*voter, Link::new(broker, *voter, sender.clone())))
-            .collect();
-        Self {
+        let mut task = Self {
             broker: Arc::clone(broker),
             raft: parts.raft,
             log: Some(parts.log),
             snapshot_after_bytes: parts.snapshot_after_bytes,
             events,
-            links,
+            links: BTreeMap::new(),
+            sender: sender.clone(),
+            directories: BTreeMap::new(),
             tick: parts.tick,
             next_tick: broker.env.now() + parts.tick,
             image: Arc::new(parts.image),
@@ -110,7 +109,9 @@ impl<E: Env> Task<E> {
             stalled: false,
             leader_look: None,
             replaced_by: None,
-        }
+        };
+        task.link_members();
+        task
     }
 
     /// Applies what was committed before the start, so that the broker starts with what it knew; alone in its quorum it
@@ -118,7 +119,7 @@ impl<E: Env> Task<E> {
     pub(in crate::cluster) async fn begin(&mut self) -> Result<(), String> {
         self.drive().await?;
         self.publish();
-        if self.links.is_empty() {
+        if self.raft.members().0 == [self.broker.id] {
             // An election timeout is at most twenty ticks.
             for _ in 0..100 {
                 if self.leadership.is_some() {
@@ -208,21 +209,20 @@ impl<E: Env> Task<E> {
                     let _ = reply.send(progress);
                 }
             }
-            Event::VoterState { restored, reply } => {
-                let standing = if self.raft.last_index() == 0 {
-                    VoterStanding::Fresh
-                } else {
-                    VoterStanding::Seated {
-                        term: self.raft.term(),
-                        leader: self.raft.leader(),
-                    }
-                };
-                let snapshot = match restored {
-                    Some(voter) => self.restore(voter)?,
-                    None => None,
-                };
+            Event::VoterState {
+                asker,
+                wants,
+                reply,
+            } => {
+                let snapshot = if wants { self.restore(asker)? } else { None };
                 // Whoever asked may have given up.
-                let _ = reply.send((standing, snapshot));
+                let _ = reply.send((self.standing_to(asker), snapshot));
+            }
+            Event::AddLearner { learner, reply } => {
+                let reply: Release = Box::new(move || {
+                    let _ = reply.send(());
+                });
+                self.add_learner(learner, reply);
             }
             Event::HandOver => self.hand_over(),
             Event::ConnectionLost { peer, incarnation } => self.lose_connection(peer, incarnation),
@@ -323,6 +323,7 @@ impl<E: Env> Task<E> {
                 }
             }));
         }
+        self.promote_learner();
         if let Some(leadership) = &mut self.leadership {
             for search in leadership.controller.take_searches(now) {
                 search::start(&self.broker, search);
@@ -370,6 +371,7 @@ impl<E: Env> Task<E> {
             if !ready.committed.is_empty() {
                 self.apply(&ready.committed)?;
             }
+            self.link_members();
             if let Some(role) = ready.role {
                 self.take_role(role);
             }
@@ -383,11 +385,13 @@ impl<E: Env> Task<E> {
         Ok(())
     }
 
-    fn send(&self, messages: Vec<Message>) {
+    fn send(&mut self, messages: Vec<Message>) {
         for message in messages {
-            if let Some(link) = self.links.get(&message.to) {
-                link.send(message);
-            }
+            let (broker, sender, to) = (&self.broker, &self.sender, message.to);
+            // The answer to a member that this one has not heard of yet; the link goes again once it is sent.
+            let link = self.links.entry(to);
+            let link = link.or_insert_with(|| Link::new(broker, to, sender.clone()));
+            link.send(message);
         }
     }
 

@@ -22,10 +22,11 @@ fn state(term: u64) -> HardState {
 
 /// A file of frames with their marks, and where each frame starts.
 fn file(frames: &[&[Entry]]) -> (Vec<u8>, Vec<usize>) {
-    let mut bytes = encode_header(Header {
+    let mut bytes = encode_header(&Header {
         broker_id: 7,
         snapshot_index: 0,
         snapshot_term: 0,
+        founders: vec![BrokerId(7), BrokerId(8)],
     });
     let mut starts = Vec::new();
     for (sequence, entries) in frames.iter().enumerate() {
@@ -59,6 +60,7 @@ fn whole_file_is_read_back() {
     assert_eq!(scanned.hard_state, Some(state(3)));
     assert_eq!((scanned.end, scanned.next_sequence), (bytes.len(), 3));
     assert!(scanned.marked);
+    assert_eq!(scanned.header.founders, [BrokerId(7), BrokerId(8)]);
 }
 
 #[test]
