@@ -54,10 +54,6 @@ pub trait DiskFile: Send + Sync + 'static {
     fn set_length(&self, length: u64) -> io::Result<()>;
     /// Makes content and length durable.
     fn sync(&self) -> io::Result<()>;
-    /// Asks the kernel to start writing a range to the device, without waiting. A hint.
-    fn start_writeback(&self, position: u64, length: u64);
-    /// Asks for room behind the end of the file without changing its length. A hint.
-    fn reserve(&self, position: u64, length: u64);
 
     /// Fills `buffer`, or fails with `UnexpectedEof`.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {

@@ -34,7 +34,7 @@ pub use folder::{FolderState, PartitionFolder};
 pub use identity::Identity;
 pub use log::{
     Appended, BatchHeaders, CheckStep, FileRange, Flush, Flushed, LocatedBatch, Log, OffsetSpec,
-    ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset, Writeback,
+    ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset,
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -165,37 +165,5 @@ impl DiskFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         // fdatasync: also makes the length durable, which is all of a file's metadata that matters here.
         self.0.sync_data()
-    }
-
-    fn start_writeback(&self, position: u64, length: u64) {
-        let (Ok(position), Ok(length)) = (i64::try_from(position), i64::try_from(length)) else {
-            return;
-        };
-        // SAFETY: a plain system call on a descriptor that this file owns; its result does not matter, for a write
-        // that fails later is reported by fsync.
-        unsafe {
-            libc::sync_file_range(
-                self.0.as_raw_fd(),
-                position,
-                length,
-                libc::SYNC_FILE_RANGE_WRITE,
-            )
-        };
-    }
-
-    fn reserve(&self, position: u64, length: u64) {
-        let (Ok(position), Ok(length)) = (i64::try_from(position), i64::try_from(length)) else {
-            return;
-        };
-        // SAFETY: a plain system call on a descriptor that this file owns; file systems that cannot do it say so,
-        // and a full disk shows at the write.
-        unsafe {
-            libc::fallocate(
-                self.0.as_raw_fd(),
-                libc::FALLOC_FL_KEEP_SIZE,
-                position,
-                length,
-            )
-        };
     }
 }

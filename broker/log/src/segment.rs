@@ -35,10 +35,6 @@ pub(crate) struct Segment<F> {
     pub(crate) size: u64,
     /// Whether the file is longer than its content.
     pub(crate) recycled: bool,
-    /// Whether room behind its content was asked for.
-    pub(crate) reserved: bool,
-    /// Up to where the kernel was asked to write it to the device.
-    pub(crate) written_back: u64,
     /// How often its file was changed, and up to which change it is durable.
     pub(crate) changed: u64,
     pub(crate) synced: u64,
@@ -97,8 +93,6 @@ impl<F: DiskFile> Segment<F> {
             base_offset,
             size: 0,
             recycled: false,
-            reserved: false,
-            written_back: 0,
             changed: 0,
             synced: 0,
             synced_size: 0,

@@ -427,3 +427,44 @@ fn scan_begins_at_the_last_batch_that_is_known_to_be_durable() {
         );
     }
 }
+
+/// The time index says nothing of batches whose timestamps are no larger, so it must not be what a scan's start depends on.
+#[test]
+fn scan_begins_at_the_recovery_point_whatever_the_timestamps() {
+    let config = LogConfig {
+        index_interval_bytes: 300,
+        ..LogConfig::default()
+    };
+    type Timestamp = fn(i64) -> i64;
+    let cases: [(&str, Timestamp); 3] = [
+        ("all the same", |_| NOW),
+        ("going back", |number| NOW - number),
+        ("one of the future", |number| {
+            NOW + if number == 3 { 1_000_000 } else { number }
+        }),
+    ];
+    for (name, timestamp) in cases {
+        let rig = Rig::new();
+        let mut log = rig.create(&config);
+        for number in 0..200 {
+            log.append_leader(&mut batch(2, timestamp(number), 30), 1, NOW)
+                .expect("room");
+            if number == 150 {
+                let flush = log.begin_flush_with_indexes().expect("writable");
+                let flushed = flush.expect("unflushed records").run();
+                assert_eq!(log.finish_flush(flushed).expect("durable"), 302);
+                assert_eq!(log.unflushed_bytes(), 0);
+                log.directory().write_checkpoints().expect("durable");
+            }
+        }
+        drop(log);
+        let (scanned, found) = recovered(&rig, &config);
+        let size = found[0].len() as u64;
+        assert!(scanned * 100 <= size * 30, "{name}: {scanned} of {size}");
+
+        fs::remove_file(rig.path().join("recovery-point-offset-checkpoint")).expect("there");
+        fs::remove_file(rig.path().join(".kafka_cleanshutdown")).ok();
+        let (_, expected) = recovered(&rig, &config);
+        assert!(found == expected, "{name}");
+    }
+}

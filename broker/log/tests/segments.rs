@@ -287,30 +287,3 @@ fn settings_change_under_an_open_log() {
         "{error}"
     );
 }
-
-#[test]
-fn room_asked_for_ahead_is_given_back() {
-    use std::os::unix::fs::MetadataExt;
-    let rig = Rig::new();
-    let mut log = rig.create(&LogConfig::default());
-    let mut begun = Vec::new();
-    for number in 0..20 {
-        log.append_leader(&mut batch(1, NOW + number, 1_000_000), 1, NOW)
-            .expect("room");
-        if let Some(writeback) = log.begin_writeback().expect("readable") {
-            begun.push(number);
-            writeback.run();
-        }
-    }
-    assert_eq!(begun, [8, 17], "once every 8 MiB");
-    log.roll(NOW).expect("room");
-    let sealed =
-        std::fs::metadata(rig.partition().join("00000000000000000000.log")).expect("there");
-    assert_eq!(sealed.len(), log.size());
-    assert!(
-        sealed.blocks() * 512 < sealed.len() + (4 << 20),
-        "{} blocks for {}",
-        sealed.blocks(),
-        sealed.len()
-    );
-}

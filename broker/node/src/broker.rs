@@ -43,6 +43,8 @@ pub(crate) struct Broker<E: Env> {
     metrics: NodeMetrics,
     pub(crate) recovered: AtomicU64,
     pub(crate) to_recover: AtomicU64,
+    /// Bytes of the logs that the start had to read.
+    pub(crate) bytes_scanned: AtomicU64,
     pub(crate) recovering: Recovering,
     started: AtomicBool,
     ready_once: AtomicBool,
@@ -64,6 +66,7 @@ impl<E: Env> Broker<E> {
             metrics: NodeMetrics::new(),
             recovered: AtomicU64::new(0),
             to_recover: AtomicU64::new(0),
+            bytes_scanned: AtomicU64::new(0),
             recovering: Recovering::default(),
             started: AtomicBool::new(false),
             ready_once: AtomicBool::new(false),

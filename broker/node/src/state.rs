@@ -149,6 +149,8 @@ pub struct RecoveryEntry {
     pub recovered: u64,
     /// Logs found.
     pub logs: u64,
+    /// Bytes read to find where they end.
+    pub bytes_scanned: u64,
     /// Those that are being read now.
     pub now: Vec<String>,
 }
@@ -261,6 +263,7 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
         recovery: RecoveryEntry {
             recovered: broker.recovered.load(Ordering::Relaxed),
             logs: broker.to_recover.load(Ordering::Relaxed),
+            bytes_scanned: broker.bytes_scanned.load(Ordering::Relaxed),
             now: broker.recovering.names(),
         },
         log_directories: broker

@@ -366,10 +366,6 @@ impl DiskFile for SimFile {
         }
         failed
     }
-
-    fn start_writeback(&self, _position: u64, _length: u64) {}
-
-    fn reserve(&self, _position: u64, _length: u64) {}
 }
 
 impl Drop for SimFile {

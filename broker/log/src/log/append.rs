@@ -347,14 +347,13 @@ impl<D: Disk> Log<D> {
     /// Cuts the active segment's file to its content and writes its indexes whole, the largest timestamp last.
     pub(super) fn seal_active(&mut self) -> Result<(), LogError> {
         let (segment, place) = self.active_and_place();
-        if segment.recycled || segment.reserved {
+        if segment.recycled {
             let path = place.path(segment.base_offset, LOG_SUFFIX);
             segment
                 .file(&place)?
                 .set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;
             segment.recycled = false;
-            segment.reserved = false;
             segment.changed += 1;
         }
         segment.push_time_entry();

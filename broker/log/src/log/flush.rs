@@ -80,15 +80,26 @@ impl<D: Disk> Log<D> {
         if end_offset <= self.recovery_point && !pending {
             return Ok(None);
         }
-        self.take_flush(end_offset).map(Some)
+        let closed = self.segments.len() - 1;
+        self.take_flush(end_offset, closed).map(Some)
     }
 
-    /// Everything that starts below `end_offset`, and the names.
-    fn take_flush(&mut self, end_offset: i64) -> Result<Flush<D>, LogError> {
+    /// The same for all that there is, and for the indexes of the active segment: what a start after a kill, or after a loss
+    /// of power, then reads begins at the log end of now.
+    pub fn begin_flush_with_indexes(&mut self) -> Result<Option<Flush<D>>, LogError> {
+        if self.unflushed_bytes() == 0 {
+            return Ok(None);
+        }
+        self.write_indexes()?;
+        let all = self.segments.len();
+        self.take_flush(i64::MAX, all).map(Some)
+    }
+
+    /// Everything that starts below `end_offset`, and the names; and the indexes of so many segments.
+    fn take_flush(&mut self, end_offset: i64, indexed: usize) -> Result<Flush<D>, LogError> {
         if !self.epochs_written {
             self.write_epochs()?;
         }
-        let active = self.segments.len() - 1;
         let place = self.place();
         let (mut logs, mut indexes, mut segments) = (Vec::new(), Vec::new(), Vec::new());
         for (index, segment) in self
@@ -101,7 +112,7 @@ impl<D: Disk> Log<D> {
             logs.push((path, segment.file(&place)?));
             segments.push((segment.base_offset, segment.changed, segment.size));
             // What the active one's lack after a power loss costs a walk, and they never show anything wrong.
-            if index < active {
+            if index < indexed {
                 indexes.push(place.path(segment.base_offset, INDEX_SUFFIX));
                 indexes.push(place.path(segment.base_offset, TIME_INDEX_SUFFIX));
             }
@@ -155,7 +166,11 @@ impl<D: Disk> Log<D> {
     /// Bytes of the active segment that a power loss may take, and that are read after a kill.
     pub fn unflushed_bytes(&self) -> u64 {
         let active = self.active();
-        active.size.saturating_sub(active.synced_size)
+        if active.is_unsynced() {
+            active.size.saturating_sub(active.synced_size)
+        } else {
+            0
+        }
     }
 
     /// All of it at once: every record is durable when this returns.
@@ -180,7 +195,8 @@ impl<D: Disk> Log<D> {
         // A log that was made and never used may be lost with the power: nothing was in it.
         let unused = self.created_here && self.log_end_offset == 0 && self.names_changed == 1;
         if pending && !unused {
-            let flush = self.take_flush(i64::MAX)?;
+            let closed = self.segments.len() - 1;
+            let flush = self.take_flush(i64::MAX, closed)?;
             self.finish_flush(flush.run())?;
         }
         Ok(())

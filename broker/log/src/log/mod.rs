@@ -16,7 +16,6 @@ mod resume;
 mod retention;
 mod timestamps;
 mod truncate;
-mod writeback;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,6 @@ pub use read::{FileRange, ReadLimits};
 pub use recovery::Recovered;
 pub use retention::Retired;
 pub use timestamps::{OffsetSpec, TimestampOffset};
-pub use writeback::Writeback;
 
 const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 
@@ -170,6 +168,11 @@ impl<D: Disk> Log<D> {
     pub fn release_memory(&mut self) -> Result<(), LogError> {
         self.recent = VecDeque::new();
         self.window = None;
+        self.write_indexes()
+    }
+
+    /// Brings the active segment's index files up to the log end.
+    pub(crate) fn write_indexes(&mut self) -> Result<(), LogError> {
         self.check_writable()?;
         let (segment, place) = self.active_and_place();
         let result = segment.write_indexes(&place);

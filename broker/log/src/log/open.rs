@@ -128,6 +128,8 @@ impl<D: Disk> Log<D> {
         }
         recovered.clean = clean && recovered.bytes_cut == 0;
         log.recovery_point = if recovered.clean {
+            let active = log.active_and_place().0;
+            active.synced_size = active.size;
             log.log_end_offset
         } else {
             recovery_point.min(log.log_end_offset)

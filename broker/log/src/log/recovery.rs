@@ -233,8 +233,7 @@ impl<D: Disk> Log<D> {
         let (segment, place) = self.segment_and_place(index);
         // It was scanned because nobody knows what of it is durable.
         segment.changed += 1;
-        // Also without a torn tail: it gives back room that was asked for behind the end.
-        if segment.size < length || is_last {
+        if segment.size < length {
             file.set_length(segment.size)
                 .map_err(|error| LogError::io("cut", &path, error))?;
         }

@@ -1,11 +1,12 @@
 //! Where a scan after a kill begins: not at the start of the segment that holds the recovery point, but at the last batch
-//! before that which both indexes vouch for. So a restart costs what was appended since the last flush, not a segment.
+//! before that which the offset index vouches for. So a restart costs what was appended since the last flush, not a segment.
 //!
 //! What lies below the recovery point is durable and was whole. The indexes may have lost entries to a power loss, or show
-//! zeros; they never show an entry that was wrong when it was written. The largest timestamp below the chosen batch
-//! must be known, too, and the time index knows it up to each offset entry: both entries are added together.
+//! zeros; they never show an entry that was wrong when it was written. The largest timestamp below the chosen batch must be
+//! known, too. The time index knows it up to its last entry, and says nothing more while no timestamp is larger, or where
+//! its end was lost; so the headers from there on are looked at. Mostly that is one batch or none.
 
-use crate::batch_walk::WalkedBatch;
+use crate::batch_walk::{BatchWalk, LOOKUP_CHUNK, WalkedBatch};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::index::{OffsetEntry, TimeEntry};
@@ -20,6 +21,15 @@ pub(super) struct Resume {
     /// Entries of the two indexes that stay.
     offset_entries: u32,
     time_entries: u32,
+    times: Times,
+}
+
+/// What the time index says up to a batch, and should say.
+struct Times {
+    /// Entries that it lacks.
+    missing: Vec<TimeEntry>,
+    /// Timestamp of its last entry, the missing ones included.
+    last_entry: i64,
     largest: LargestTimestamp,
 }
 
@@ -50,37 +60,82 @@ impl<D: Disk> Log<D> {
             })
             .or_else(no_file)
             .map_err(|error| LogError::io("read", &time_path, error))?;
-        let Some(last_time) = times.last() else {
-            return Ok(None);
-        };
-        let known =
-            offsets.partition_point(|entry| entry.relative_offset <= last_time.relative_offset);
-        let Some(entry) = known.checked_sub(1).map(|last| offsets[last]) else {
+        let Some(&entry) = offsets.last() else {
             return Ok(None);
         };
         let Some(batch) = self.batch_of(index, entry)? else {
             return Ok(None);
         };
         let kept = times.partition_point(|time| time.relative_offset <= entry.relative_offset);
-        let base_offset = self.segments[index].base_offset;
-        let largest = kept.checked_sub(1).map(|last| times[last]);
+        let last_time = kept.checked_sub(1).map(|last| times[last]);
+        let Some(times) = self.times_up_to(index, &batch, last_time, &offsets)? else {
+            return Ok(None);
+        };
         Ok(Some(Resume {
             position: batch.position,
             base_offset: batch.header.base_offset,
             // Both count entries of files below 2 GiB.
-            offset_entries: known as u32,
+            offset_entries: offsets.len() as u32,
             time_entries: kept as u32,
-            largest: largest.map_or(
-                LargestTimestamp {
-                    timestamp: NO_TIMESTAMP,
-                    last_offset: base_offset,
-                },
-                |time| LargestTimestamp {
-                    timestamp: time.timestamp,
-                    last_offset: base_offset + i64::from(time.relative_offset),
-                },
-            ),
+            times,
         }))
+    }
+
+    /// What the headers from the last entry of the time index up to `last` add to it; `None` if they do not stand one behind
+    /// another. An entry is due where the offset index has one.
+    fn times_up_to(
+        &mut self,
+        index: usize,
+        last: &WalkedBatch,
+        last_time: Option<TimeEntry>,
+        offsets: &[OffsetEntry],
+    ) -> Result<Option<Times>, LogError> {
+        let (segment, place) = self.segment_and_place(index);
+        let base_offset = segment.base_offset;
+        let known = last_time.unwrap_or(TimeEntry {
+            timestamp: NO_TIMESTAMP,
+            relative_offset: 0,
+        });
+        let mut times = Times {
+            missing: Vec::new(),
+            last_entry: known.timestamp,
+            largest: LargestTimestamp {
+                timestamp: known.timestamp,
+                last_offset: base_offset + i64::from(known.relative_offset),
+            },
+        };
+        let below = offsets.partition_point(|entry| entry.relative_offset <= known.relative_offset);
+        let (start, mut due) = match below.checked_sub(1) {
+            Some(at) if last_time.is_some() => (u64::from(offsets[at].position), &offsets[at..]),
+            _ => (0, offsets),
+        };
+        let file = segment.file(&place)?;
+        let path = || place.path(base_offset, LOG_SUFFIX);
+        let mut walk = BatchWalk::new(&*file, &path, start, last.end(), LOOKUP_CHUNK);
+        loop {
+            let batch = match walk.next() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(Some(times)),
+                Err(LogError::Corrupt { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            times.largest.take(&batch);
+            let has_entry =
+                due.first().map(|entry| u64::from(entry.position)) == Some(batch.position);
+            if has_entry {
+                due = &due[1..];
+            }
+            if has_entry
+                && times.largest.timestamp > times.last_entry
+                && let Ok(relative_offset) = u32::try_from(times.largest.last_offset - base_offset)
+            {
+                times.missing.push(TimeEntry {
+                    timestamp: times.largest.timestamp,
+                    relative_offset,
+                });
+                times.last_entry = times.largest.timestamp;
+            }
+        }
     }
 
     /// The batch that an entry tells of, if it is there and whole.
@@ -119,11 +174,15 @@ impl<D: Disk> Log<D> {
             .keep_front(place.disk, &time_path, resume.time_entries)
             .map_err(|error| LogError::io("cut", &time_path, error))?;
         segment.size = resume.position;
+        segment.synced_size = resume.position;
         // The batch's own entry is there already.
         segment.bytes_since_entry = 0;
         segment.first_timestamp = None;
-        segment.last_time_entry = resume.largest.timestamp;
-        segment.largest = Some(resume.largest);
+        for entry in &resume.times.missing {
+            segment.time_index.push(*entry);
+        }
+        segment.last_time_entry = resume.times.last_entry;
+        segment.largest = Some(resume.times.largest);
         Ok(())
     }
 }

@@ -185,8 +185,6 @@ impl<D: Disk> Log<D> {
         file.sync()
             .map_err(|error| LogError::io("fsync", &path, error))?;
         segment.recycled = false;
-        segment.reserved = false;
-        segment.written_back = segment.written_back.min(cut.position);
         segment.synced_size = segment.synced_size.min(cut.position);
         segment.size = cut.position;
         Ok(())

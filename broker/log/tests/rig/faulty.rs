@@ -142,12 +142,4 @@ impl DiskFile for FaultyFile {
         self.disk.check(Call::Sync)?;
         self.file.sync()
     }
-
-    fn start_writeback(&self, position: u64, length: u64) {
-        self.file.start_writeback(position, length);
-    }
-
-    fn reserve(&self, position: u64, length: u64) {
-        self.file.reserve(position, length);
-    }
 }

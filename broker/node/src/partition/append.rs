@@ -253,6 +253,7 @@ impl<E: Env> Partition<E> {
                 .handle_append(now, batch, appended.first_offset);
         }
         let (end_offset, log_start_offset) = (log.log_end_offset(), log.log_start_offset());
+        self.flushes.note_appended(appended.bytes as u64);
         let bytes = i64::try_from(appended.bytes).unwrap_or(i64::MAX);
         replica.unseen_bytes += bytes;
         replica.waiters.log_end_moved(bytes);

@@ -1,6 +1,6 @@
 //! Making a replica's records durable off the append path: taken under the lock, run without it, noted under it.
 
-use taffrail_log::{Flush, Flushed, LogError};
+use taffrail_log::{Flush, Flushed, Log, LogError};
 
 use super::upkeep::log_failure;
 use super::{Partition, Role};
@@ -36,14 +36,17 @@ impl<E: Env> Partition<E> {
         if log.poisoned().is_some() || log.unflushed_bytes() < bytes_min {
             return None;
         }
-        // The scan after a kill goes on from where the index files end.
-        let flush = log
-            .release_memory()
-            .and_then(|()| log.begin_flush(i64::MAX));
-        flush.unwrap_or_else(|error| {
+        log.begin_flush_with_indexes().unwrap_or_else(|error| {
             log_failure(&self.name(), "flush", &error);
             None
         })
+    }
+
+    /// Bytes of its active segment that are not known to be durable.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        let replica = self.lock();
+        let log = replica.log.as_ref().filter(|log| log.poisoned().is_none());
+        log.map_or(0, Log::unflushed_bytes)
     }
 
     /// The fsyncs are done, or failed. Tells whether all closed segments are durable now and were not before.

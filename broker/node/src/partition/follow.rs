@@ -200,6 +200,7 @@ impl<E: Env> Partition<E> {
                         .handle_append(now, &producer, header.base_offset);
                 }
             }
+            self.flushes.note_appended(appended.bytes as u64);
             replica.unseen_bytes += i64::try_from(appended.bytes).unwrap_or(i64::MAX);
             self.metrics
                 .replication_bytes_in

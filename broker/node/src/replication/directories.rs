@@ -154,6 +154,9 @@ fn open_one<E: Env>(
     let log_config = Arc::new(log_config(&config, broker.env.random()));
     match directory.open_log(folder, log_config, broker.env.wall_ms()) {
         Ok((log, recovered)) => {
+            broker
+                .bytes_scanned
+                .fetch_add(recovered.bytes_scanned, Ordering::Relaxed);
             if !recovered.clean {
                 tracing::info!(
                     partition = name,

@@ -3,25 +3,44 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use taffrail_core::config::BrokerConfig;
 use taffrail_core::ids::TopicPartition;
-use taffrail_log::{CheckpointKind, Flush};
+use taffrail_log::Flush;
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
-use crate::housekeeping;
 use crate::partition::Partition;
+use crate::replication::gathered::Gathered;
 
 /// The queue: a set, so that it is never longer than the partitions are many.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FlushQueue {
     waiting: Mutex<BTreeSet<TopicPartition>>,
     wake: Notify,
+    gathered: Gathered,
 }
 
 impl FlushQueue {
+    pub(crate) fn new(config: &BrokerConfig) -> Self {
+        let max = u64::try_from(config.unflushed_bytes_max).unwrap_or(u64::MAX);
+        Self {
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            gathered: Gathered::new(max),
+        }
+    }
+
+    /// Counts what was appended to some log.
+    pub(crate) fn note_appended(&self, bytes: u64) {
+        self.gathered.note_appended(bytes);
+    }
+
+    pub(super) fn gathered(&self) -> &Gathered {
+        &self.gathered
+    }
+
     /// Asks for a flush of a partition.
     pub(crate) fn push(&self, partition: TopicPartition) {
         self.waiting
@@ -31,9 +50,10 @@ impl FlushQueue {
         self.wake.notify_one();
     }
 
-    /// Makes the task look around.
+    /// Makes the tasks look around.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
+        self.gathered.wake();
     }
 
     fn take(&self) -> BTreeSet<TopicPartition> {
@@ -41,15 +61,8 @@ impl FlushQueue {
     }
 }
 
-/// How often the recovery points may be written down because segments were closed.
-const CHECKPOINT_PAUSE: Duration = Duration::from_secs(1);
-
-/// Less than this is read within milliseconds after a kill, and not worth an fsync.
-const GATHERED_BYTES: u64 = 16 << 20;
-
 /// Works the queue off until the broker stops.
 pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
-    let mut next_checkpoint = broker.env.now();
     while !broker.is_stopping() {
         broker.replication.flushes.wake.notified().await;
         let mut flushes = Vec::new();
@@ -61,27 +74,8 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
                 flushes.push((partition, flush));
             }
         }
-        let closed = run_all(&broker.env, flushes).await;
-        let now = broker.env.now();
-        if closed && now >= next_checkpoint {
-            next_checkpoint = now + CHECKPOINT_PAUSE;
-            // What a kill has recovery read is then bounded by segments, not by the minute that passed since the last one.
-            let writer = Arc::clone(&broker);
-            broker.env.spawn(async move {
-                housekeeping::write_checkpoint(&writer, CheckpointKind::RecoveryPoint).await;
-            });
-        }
-    }
-}
-
-/// Makes what has gathered in active segments durable, partition by partition, so that not all of it is read after a kill.
-pub(crate) async fn flush_gathered<E: Env>(broker: &Arc<Broker<E>>) {
-    for partition in broker.partitions() {
-        if broker.is_stopping() {
-            return;
-        }
-        if let Some(flush) = partition.begin_flush_of(GATHERED_BYTES) {
-            run_all(&broker.env, vec![(partition, flush)]).await;
+        if run_all(&broker.env, flushes).await {
+            broker.replication.flushes.gathered.note_closed();
         }
     }
 }

@@ -7,6 +7,7 @@ mod elections;
 mod fetch_answer;
 mod fetcher;
 mod flush_queue;
+mod gathered;
 mod impaired;
 mod isr;
 mod recovering;
@@ -32,7 +33,8 @@ use crate::partition::Partition;
 
 pub(crate) use directories::{close_all, open_directories};
 pub use fetch_answer::try_fetch_answer;
-pub(crate) use flush_queue::{FlushQueue, flush_gathered};
+pub(crate) use flush_queue::FlushQueue;
+pub(crate) use gathered::flush_gathered;
 pub(crate) use impaired::Impairments;
 pub(crate) use isr::IsrProposals;
 pub(crate) use recovering::Recovering;
@@ -86,7 +88,7 @@ impl<E: Env> Replication<E> {
         Self {
             directories: OnceLock::new(),
             proposals: Arc::default(),
-            flushes: Arc::default(),
+            flushes: Arc::new(FlushQueue::new(config)),
             throttles: Arc::new(Throttles::new(config)),
             impairments: Arc::default(),
             suspects: Arc::default(),
@@ -253,5 +255,6 @@ pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
     broker.env.spawn(isr::send_proposals(Arc::clone(broker)));
     broker.env.spawn(isr::check_lag(Arc::clone(broker)));
     broker.env.spawn(flush_queue::run(Arc::clone(broker)));
+    broker.env.spawn(gathered::run(Arc::clone(broker)));
     broker.env.spawn(scrub::run(Arc::clone(broker)));
 }

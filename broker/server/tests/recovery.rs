@@ -1,0 +1,100 @@
+//! What a start after a kill reads: what was appended lately, whatever the size of the logs.
+
+mod broker;
+
+use std::sync::Arc;
+
+use broker::{Broker, ask, eventually};
+use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
+use taffrail_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use taffrail_protocol::records::RecordBatchBuilder;
+use taffrail_protocol::{Records, Uuid};
+
+/// What may wait for its fsync.
+const UNFLUSHED_MAX: u64 = 2 << 20;
+/// Records of 64 KiB in batches of almost 1 MiB, 24 MiB in all.
+const RECORD: usize = 64 << 10;
+const RECORDS: usize = 15;
+const BATCHES: i32 = 26;
+const PARTITIONS: i32 = 2;
+
+#[test]
+fn a_start_after_a_kill_reads_what_was_appended_lately_and_not_the_log() {
+    let settings = format!("taffrail.unflushed.bytes.max={UNFLUSHED_MAX}");
+    let mut broker = Broker::start(&settings);
+    let topic_id = create_topic(&broker);
+    for number in 0..BATCHES {
+        produce(&broker, topic_id, number % PARTITIONS);
+    }
+    let folder = broker.folder();
+    let checkpoint = folder.path().join("data/recovery-point-offset-checkpoint");
+    eventually("recovery points that leave little to read", || {
+        let text = std::fs::read_to_string(&checkpoint).ok()?;
+        let points = text.lines().filter_map(|line| line.strip_prefix("big "));
+        let offsets = points.filter_map(|line| line.split(' ').nth(1)?.parse::<usize>().ok());
+        let left = RECORDS * BATCHES as usize - offsets.sum::<usize>();
+        (left * RECORD <= UNFLUSHED_MAX as usize).then_some(())
+    });
+    broker.signal(libc::SIGKILL);
+    broker.wait();
+    drop(broker);
+
+    let again = Broker::start_in(Arc::clone(&folder), &settings);
+    eventually("readiness", || {
+        (again.get("/readyz").0 == 200).then_some(())
+    });
+    let state: serde_json::Value = serde_json::from_str(&again.get("/admin/state").1).unwrap();
+    let scanned = state["recovery"]["bytes_scanned"].as_u64().unwrap();
+    // The scan of each log goes on from the last batch below its recovery point.
+    let batch = (RECORDS * RECORD + 4096) as u64;
+    let bound = UNFLUSHED_MAX + PARTITIONS as u64 * batch;
+    assert!(scanned > 0 && scanned <= bound, "{scanned} of {bound}");
+    let partitions = state["topics"][0]["partitions"].as_array().unwrap();
+    let ends = partitions
+        .iter()
+        .map(|partition| partition["local"]["log_end_offset"].as_u64().unwrap());
+    assert_eq!(ends.sum::<u64>(), RECORDS as u64 * BATCHES as u64);
+}
+
+fn create_topic(broker: &Broker) -> Uuid {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "big".to_owned(),
+            num_partitions: PARTITIONS,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        }],
+        timeout_ms: 10_000,
+        ..CreateTopicsRequest::default()
+    };
+    eventually("a topic", || {
+        let answer = ask(broker.clients, &request);
+        (answer.topics[0].error_code == 0).then(|| answer.topics[0].topic_id)
+    })
+}
+
+fn produce(broker: &Broker, topic_id: Uuid, index: i32) {
+    let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
+    for _ in 0..RECORDS {
+        batch.push(None, Some(&[b'x'; RECORD]), &[]);
+    }
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 10_000,
+        topic_data: vec![TopicProduceData {
+            topic_id,
+            partition_data: vec![PartitionProduceData {
+                index,
+                records: Records::Inline(batch.build()),
+            }],
+            ..TopicProduceData::default()
+        }],
+        ..ProduceRequest::default()
+    };
+    eventually("a leader", || {
+        let answer = ask(broker.clients, &request);
+        (answer.responses[0].partition_responses[0].error_code == 0).then_some(())
+    });
+}
