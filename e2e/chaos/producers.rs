@@ -195,7 +195,7 @@ impl ProducerContext for Account {
     fn delivery(&self, result: &DeliveryResult<'_>, identity: Self::DeliveryOpaque) {
         let (partition, value) = *identity;
         let (kind, offset) = match result {
-            // A record that was written long ago is acknowledged without its offset (DUPLICATE_SEQUENCE_NUMBER).
+            // librdkafka acknowledges without an offset what was in the log already when a later record was acknowledged.
             Ok(message) => (Kind::Ok, Some(message.offset()).filter(|o| *o >= 0)),
             Err((KafkaError::MessageProduction(code), _)) if refused_for_good(*code) => {
                 (Kind::Fail, None)

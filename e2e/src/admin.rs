@@ -1,21 +1,30 @@
 //! Creating topics and looking at a cluster, through librdkafka.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rdkafka::ClientConfig;
-use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
-};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
+use taffrail_protocol::Request;
+use taffrail_protocol::frame::{decode_response, encode_request};
+use taffrail_protocol::messages::IncrementalAlterConfigsRequest;
+use taffrail_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
 use tokio::runtime::Runtime;
 
 use crate::wait::wait_for;
 
 /// How long one request may take.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// A topic, in requests about configs, and the operation that sets one.
+const TOPIC_RESOURCE: i8 = 2;
+const SET: i8 = 0;
 /// How long a new topic's partitions may be without a leader.
 const LEADER_LIMIT: Duration = Duration::from_secs(30);
 
@@ -43,6 +52,7 @@ pub struct Partition {
 
 /// An admin client.
 pub struct Admin {
+    bootstrap: String,
     client: AdminClient<DefaultClientContext>,
     runtime: Runtime,
 }
@@ -59,7 +69,11 @@ impl Admin {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        Ok(Self { client, runtime })
+        Ok(Self {
+            bootstrap: bootstrap.to_owned(),
+            client,
+            runtime,
+        })
     }
 
     /// The brokers that are alive, by id.
@@ -225,14 +239,39 @@ impl Admin {
         Ok(None)
     }
 
-    /// Sets one config value of a topic (and, as the old AlterConfigs does, unsets the others).
+    /// Sets one config value of a topic and leaves the others. The client knows only AlterConfigs, which Taffrail does not have.
     pub fn set_topic_config(&self, topic: &str, name: &str, value: &str) -> Result<()> {
-        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
-        for answer in self
-            .runtime
-            .block_on(self.client.alter_configs([&change], &AdminOptions::new()))?
-        {
-            answer.map_err(|(_, code)| anyhow!("cannot alter {topic}: {code}"))?;
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: TOPIC_RESOURCE,
+                resource_name: topic.to_owned(),
+                configs: vec![AlterableConfig {
+                    name: name.to_owned(),
+                    config_operation: SET,
+                    value: Some(value.to_owned()),
+                }],
+            }],
+            validate_only: false,
+        };
+        let version = IncrementalAlterConfigsRequest::MAX_VERSION;
+        let addresses = self.bootstrap.split(',');
+        // A broker of the list may have been killed by the test.
+        let mut stream = (addresses.map(TcpStream::connect))
+            .find_map(Result::ok)
+            .context("no broker can be reached")?;
+        stream.set_read_timeout(Some(REQUEST_LIMIT))?;
+        stream.write_all(&encode_request(1, Some("e2e"), &request, version)?)?;
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut answer = vec![0; usize::try_from(u32::from_be_bytes(length))?.min(1 << 20)];
+        stream.read_exact(&mut answer)?;
+        let response = decode_response::<IncrementalAlterConfigsRequest>(&answer, version)?.1;
+        for altered in response.responses {
+            ensure!(
+                altered.error_code == 0,
+                "cannot alter {topic}: {:?}",
+                altered.error_message
+            );
         }
         Ok(())
     }

@@ -5,10 +5,11 @@
 //! state follows from the log, and a snapshot only shortens the way (Kafka's `ProducerStateManager`).
 
 mod entry;
+mod refused;
 mod states;
 
 #[cfg(test)]
 mod tests;
 
 pub use entry::{BATCHES_KEPT, Batch, KeptBatch, last_sequence};
-pub use states::{Admission, Producers, Settings, SnapshotEntry, Truncation};
+pub use states::{Admission, Known, Producers, Settings, SnapshotEntry, Truncation};

@@ -7,7 +7,8 @@ use crate::error::ErrorKind;
 use crate::ids::ProducerId;
 use crate::time::Instant;
 
-use super::entry::{Batch, Entry, KeptBatch};
+use super::entry::{Batch, Entry, KeptBatch, last_sequence};
+use super::refused::Refused;
 
 /// Part of the producers that are dropped at once when there are too many, so that finding them costs little per
 /// append: a sweep of all for each eighth.
@@ -42,6 +43,17 @@ pub enum Admission {
     Append,
     /// It is in the log already: answer success with the offsets and time of then, append nothing.
     Duplicate(KeptBatch),
+}
+
+/// What a partition knows of a producer, for whoever has to explain a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// Its epoch.
+    pub epoch: i16,
+    /// The sequence that is taken next in this epoch.
+    pub next_sequence: i32,
+    /// Its last batches, oldest first.
+    pub batches: &'a [KeptBatch],
 }
 
 /// Whether a truncation left the state as the log now is.
@@ -87,10 +99,12 @@ pub struct SnapshotEntry {
 /// | known | same epoch, sequence after the last (0 follows `i32::MAX`) | append |
 /// | known | higher epoch, first sequence 0 | append; the five are forgotten |
 /// | known | any other | OUT_OF_ORDER_SEQUENCE_NUMBER |
+/// | any | behind one of the same epoch that was refused for a reason that passes, and has not come again | the error of that one (see `refused.rs`) |
 #[derive(Clone, Debug)]
 pub struct Producers {
     settings: Settings,
     entries: BTreeMap<ProducerId, Entry>,
+    refused: Refused,
     expire_at: Instant,
 }
 
@@ -100,6 +114,7 @@ impl Producers {
         Producers {
             settings,
             entries: BTreeMap::new(),
+            refused: Refused::default(),
             expire_at: now + settings.expiration_interval,
         }
     }
@@ -139,28 +154,52 @@ impl Producers {
     /// Judges a batch from a client; changes nothing. `log_end_offset` tells whether the partition ever held a record.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidProducerEpoch`] or [`ErrorKind::OutOfOrderSequenceNumber`], by the table above.
-    pub fn check(&self, batch: &Batch, log_end_offset: i64) -> Result<Admission, ErrorKind> {
+    /// [`ErrorKind::InvalidProducerEpoch`] or [`ErrorKind::OutOfOrderSequenceNumber`], or what a batch before it was refused
+    /// for, by the table above.
+    pub fn check(
+        &self,
+        now: Instant,
+        batch: &Batch,
+        log_end_offset: i64,
+    ) -> Result<Admission, ErrorKind> {
         #[cfg(feature = "mutants")]
         if taffrail_mutants::is_planted(taffrail_mutants::Mutant::DropDuplicateDetection) {
             return Ok(Admission::Append);
         }
-        let Some(entry) = self.entries.get(&batch.producer_id) else {
-            if log_end_offset == 0 && !batch.control && batch.base_sequence != 0 {
-                return Err(ErrorKind::OutOfOrderSequenceNumber);
-            }
-            return Ok(Admission::Append);
-        };
-        if let Some(kept) = entry.duplicate_of(batch) {
+        let entry = self.entries.get(&batch.producer_id);
+        if let Some(kept) = entry.and_then(|entry| entry.duplicate_of(batch)) {
             return Ok(Admission::Duplicate(*kept));
         }
-        entry.check(batch)?;
-        Ok(Admission::Append)
+        let judged = match entry {
+            Some(entry) => entry.check(batch),
+            None if log_end_offset == 0 && !batch.control && batch.base_sequence != 0 => {
+                Err(ErrorKind::OutOfOrderSequenceNumber)
+            }
+            None => Ok(()),
+        };
+        if judged != Err(ErrorKind::InvalidProducerEpoch)
+            && let Some(error) = self.refused.behind(now, batch)
+        {
+            return Err(error);
+        }
+        judged.map(|()| Admission::Append)
+    }
+
+    /// A batch was refused for a reason that passes, and not for its sequence: what the client had sent behind it is refused
+    /// for the same reason until it comes again.
+    pub fn handle_refused(&mut self, now: Instant, batch: &Batch, error: ErrorKind) {
+        self.refused.note(now, batch, error);
+    }
+
+    /// A batch was found to be a duplicate, and is answered as one.
+    pub fn handle_duplicate(&mut self, batch: &Batch) {
+        self.refused.settle(batch);
     }
 
     /// Takes note of a batch that is in the log, of whatever origin. A replica that was told other things before
     /// believes the log: one that comes from a leader is never refused.
     pub fn handle_append(&mut self, now: Instant, batch: &Batch, base_offset: i64) {
+        self.refused.settle(batch);
         match self.entries.get_mut(&batch.producer_id) {
             Some(entry) => {
                 if let Err(refusal) = entry.check(batch) {
@@ -203,6 +242,7 @@ impl Producers {
     /// The log was dropped and starts anew.
     pub fn handle_restarted(&mut self) {
         self.entries.clear();
+        self.refused.clear();
     }
 
     /// When to call [`Producers::handle_timeout`]; `None` = there is nothing to expire.
@@ -237,6 +277,15 @@ impl Producers {
                 coordinator_epoch: entry.coordinator_epoch,
                 current_txn_first_offset: -1,
             }
+        })
+    }
+
+    /// What is known of one producer; nothing of one that was never seen or is forgotten.
+    pub fn known(&self, producer_id: ProducerId) -> Option<Known<'_>> {
+        self.entries.get(&producer_id).map(|entry| Known {
+            epoch: entry.epoch,
+            next_sequence: (entry.last()).map_or(0, |last| last_sequence(last.last_sequence, 1)),
+            batches: entry.batches(),
         })
     }
 

@@ -35,7 +35,7 @@ fn check(history: &[Batch], next: Batch, expected: Result<Option<i64>, ErrorKind
         log_end_offset += i64::from(batch.last_offset_delta) + 1;
     }
     let found = producers
-        .check(&next, log_end_offset)
+        .check(Instant::ZERO, &next, log_end_offset)
         .map(|admission| match admission {
             Admission::Append => None,
             Admission::Duplicate(kept) => Some(kept.base_offset),
@@ -98,7 +98,110 @@ fn followers_take_what_the_leader_took() {
     {
         producers.handle_append(Instant::ZERO, batch, offset as i64);
     }
-    assert_eq!(producers.check(&batch(2, 6, 1), 3), Ok(Admission::Append));
+    assert_eq!(
+        producers.check(Instant::ZERO, &batch(2, 6, 1), 3),
+        Ok(Admission::Append)
+    );
+}
+
+/// Refuses `refused` of an epoch whose first `in_log` sequences are in the log, then judges `next` after so many milliseconds.
+fn check_behind(
+    in_log: i32,
+    refused: &[Batch],
+    next: Batch,
+    after_ms: u64,
+    expected: Result<Admission, ErrorKind>,
+) {
+    let mut producers = Producers::new(Settings::default(), Instant::ZERO);
+    for sequence in 0..in_log {
+        producers.handle_append(Instant::ZERO, &batch(0, sequence, 1), i64::from(sequence));
+    }
+    for refused in refused {
+        producers.handle_refused(Instant::ZERO, refused, ErrorKind::NotEnoughReplicas);
+    }
+    // Other producers' records are there: an unknown one may begin anywhere.
+    let found = producers.check(Instant::from_millis(after_ms), &next, i64::from(in_log) + 1);
+    assert_eq!(found, expected, "{refused:?}, then {next:?}");
+}
+
+#[test]
+fn what_was_sent_behind_a_refused_batch_is_refused_for_the_same_reason() {
+    const SAME: Result<Admission, ErrorKind> = Err(ErrorKind::NotEnoughReplicas);
+    const ORDER: Result<Admission, ErrorKind> = Err(ErrorKind::OutOfOrderSequenceNumber);
+    const TAKEN: Result<Admission, ErrorKind> = Ok(Admission::Append);
+    let one = [batch(0, 2, 1)];
+    // The next in the queue, and one far behind; the refused one itself is judged by its own sequence.
+    check_behind(2, &one, batch(0, 3, 4), 1, SAME);
+    check_behind(2, &one, batch(0, 9, 1), 1, SAME);
+    check_behind(2, &one, batch(0, 2, 1), 1, TAKEN);
+    // All of the pipeline were refused: the first counts.
+    let three = [batch(0, 2, 1), batch(0, 3, 1), batch(0, 4, 1)];
+    check_behind(2, &three, batch(0, 3, 1), 1, SAME);
+    check_behind(2, &three, batch(0, 2, 1), 1, TAKEN);
+    // A producer that is not known could begin anywhere, but not behind what it was refused.
+    check_behind(0, &[batch(0, 7, 1)], batch(0, 8, 1), 1, SAME);
+    check_behind(0, &[batch(0, 7, 1)], batch(0, 7, 1), 1, TAKEN);
+    // In the log already and refused as a retry: what follows waits for its answer.
+    check_behind(3, &one, batch(0, 3, 1), 1, SAME);
+    // Another epoch, another producer, and time.
+    check_behind(2, &one, batch(1, 0, 1), 1, TAKEN);
+    check_behind(2, &one, batch(1, 1, 1), 1, ORDER);
+    check_behind(
+        2,
+        &one,
+        Batch {
+            producer_id: ProducerId(1),
+            ..batch(0, 5, 1)
+        },
+        1,
+        TAKEN,
+    );
+    check_behind(2, &one, batch(0, 3, 1), 60_000, ORDER);
+    // Sequence numbers wrap to 0.
+    check_behind(0, &[batch(0, i32::MAX, 1)], batch(0, 0, 1), 1, SAME);
+}
+
+#[test]
+fn a_refused_batch_that_came_again_refuses_nothing() {
+    let mut producers = Producers::new(Settings::default(), Instant::ZERO);
+    let check = |producers: &Producers, next: Batch| producers.check(Instant::ZERO, &next, 9);
+    producers.handle_append(Instant::ZERO, &batch(0, 0, 1), 0);
+    producers.handle_refused(Instant::ZERO, &batch(0, 1, 1), ErrorKind::NotEnoughReplicas);
+    assert_eq!(
+        check(&producers, batch(0, 2, 1)),
+        Err(ErrorKind::NotEnoughReplicas)
+    );
+    producers.handle_append(Instant::ZERO, &batch(0, 1, 1), 1);
+    assert_eq!(check(&producers, batch(0, 2, 1)), Ok(Admission::Append));
+    assert_eq!(
+        check(&producers, batch(0, 3, 1)),
+        Err(ErrorKind::OutOfOrderSequenceNumber)
+    );
+    // A retry of what is in the log, refused for want of replicas and then answered.
+    producers.handle_refused(Instant::ZERO, &batch(0, 1, 1), ErrorKind::NotEnoughReplicas);
+    assert_eq!(
+        check(&producers, batch(0, 2, 1)),
+        Err(ErrorKind::NotEnoughReplicas)
+    );
+    producers.handle_duplicate(&batch(0, 1, 1));
+    assert_eq!(check(&producers, batch(0, 2, 1)), Ok(Admission::Append));
+}
+
+#[test]
+fn refused_producers_are_bounded() {
+    let mut producers = Producers::new(Settings::default(), Instant::ZERO);
+    let of = |id, sequence| Batch {
+        producer_id: ProducerId(id),
+        ..batch(0, sequence, 1)
+    };
+    for id in 0..5000 {
+        producers.handle_refused(Instant::ZERO, &of(id, 0), ErrorKind::NotEnoughReplicas);
+    }
+    let refused = |producers: &Producers, now, id| producers.check(now, &of(id, 1), 9).is_err();
+    assert!(refused(&producers, Instant::ZERO, 0) && !refused(&producers, Instant::ZERO, 4999));
+    let later = Instant::from_millis(60_000);
+    producers.handle_refused(later, &of(4999, 0), ErrorKind::NotEnoughReplicas);
+    assert!(refused(&producers, later, 4999) && !refused(&producers, later, 0));
 }
 
 #[test]
@@ -251,7 +354,7 @@ proptest! {
                 Step::Produce { id, epoch, base_sequence, records } => {
                     let batch = Batch { producer_id: ProducerId(id), ..batch(epoch, base_sequence, records) };
                     let kept = known.get(&id).copied().unwrap_or(0);
-                    let found = producers.check(&batch, end).map(|admission| match admission {
+                    let found = producers.check(Instant::ZERO, &batch, end).map(|admission| match admission {
                         Admission::Append => None,
                         Admission::Duplicate(kept) => Some(kept.base_offset),
                     });

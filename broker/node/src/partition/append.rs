@@ -190,30 +190,34 @@ impl<E: Env> Partition<E> {
     ) -> Result<Appended, ProduceRefusal> {
         let mut guard = self.lock();
         let replica = &mut *guard;
-        let Role::Leader(leader) = &replica.role else {
-            return Err(replica.not_leading().into());
-        };
-        if request.acks == -1 {
-            leader.check_append()?;
-        }
         let producer = producer_batch(header);
-        if let Some(batch) = &producer {
-            let admission = replica.producers.check(batch, leader.log_end_offset())?;
-            if let Admission::Duplicate(kept) = admission {
+        let admitted = admit(replica, env, request, producer.as_ref(), records.len());
+        let appended = match admitted {
+            Ok(Admission::Append) => self
+                .append_locked(
+                    replica,
+                    env,
+                    records,
+                    producer.as_ref(),
+                    waiter,
+                    log_append_time_ms,
+                )
+                .map_err(ProduceRefusal::from),
+            Ok(Admission::Duplicate(kept)) => {
+                if let Some(batch) = &producer {
+                    replica.producers.handle_duplicate(batch);
+                }
                 return Ok(duplicate(replica, kept, waiter));
             }
-        }
-        if let Some(log) = &replica.log {
-            check_room(log.directory(), records.len())?;
-        }
-        let appended = self.append_locked(
-            replica,
-            env,
-            records,
-            producer.as_ref(),
-            waiter,
-            log_append_time_ms,
-        )?;
+            Err(refusal) => Err(refusal),
+        };
+        let appended = match (appended, &producer) {
+            (Err(refusal), Some(batch)) => {
+                self.note_refused(replica, env.now(), batch, refusal.kind);
+                return Err(refusal);
+            }
+            (appended, _) => appended?,
+        };
         self.metrics
             .messages_in
             .inc_by(u64::try_from(header.record_count).unwrap_or(0));
@@ -272,6 +276,33 @@ impl<E: Env> Partition<E> {
             waits,
         })
     }
+}
+
+/// Whether a producer's batch of so many bytes may be appended now, or is in the log already.
+fn admit<E: Env>(
+    replica: &Replica<E>,
+    env: &E,
+    request: AppendRequest,
+    producer: Option<&Batch>,
+    bytes: usize,
+) -> Result<Admission, ProduceRefusal> {
+    let Role::Leader(leader) = &replica.role else {
+        return Err(replica.not_leading().into());
+    };
+    if request.acks == -1 {
+        leader.check_append()?;
+    }
+    if let Some(batch) = producer {
+        let log_end_offset = leader.log_end_offset();
+        let admission = replica.producers.check(env.now(), batch, log_end_offset)?;
+        if admission != Admission::Append {
+            return Ok(admission);
+        }
+    }
+    if let Some(log) = &replica.log {
+        check_room(log.directory(), bytes)?;
+    }
+    Ok(Admission::Append)
 }
 
 /// Refuses a producer while the log directory has no room but its reserve. KAFKA_STORAGE_ERROR makes clients try again,

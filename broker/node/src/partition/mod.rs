@@ -5,6 +5,7 @@ mod append;
 mod flush;
 mod follow;
 mod read;
+mod refused;
 mod repair;
 mod role;
 mod upkeep;
@@ -65,6 +66,7 @@ struct Replica<E: Env> {
     full: bool,
     /// Whether its log is damaged.
     soundness: repair::Soundness,
+    refused_sequences: refused::RefusedSequences,
     /// Followers that ask for the same data again and again, and how often they did.
     stuck: BTreeMap<BrokerId, (i64, u32)>,
     /// Whether it was taken out of service with its log directory.
@@ -198,6 +200,7 @@ impl<E: Env> Partition<E> {
                 append_failing: false,
                 full: false,
                 soundness: repair::Soundness::default(),
+                refused_sequences: refused::RefusedSequences::default(),
                 stuck: BTreeMap::new(),
                 told_offline: false,
                 high_watermark,
