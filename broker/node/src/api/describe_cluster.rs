@@ -1,5 +1,6 @@
 //! DescribeCluster: the cluster's id, its brokers and its controller (KIP-700, KIP-1073 for fenced brokers).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use taffrail_protocol::ErrorCode;
@@ -8,7 +9,7 @@ use taffrail_protocol::messages::{DescribeClusterRequest, DescribeClusterRespons
 
 use super::topics::CLUSTER_OPERATIONS;
 use crate::broker::Broker;
-use crate::cluster::endpoints::{client_brokers, client_controller};
+use crate::cluster::endpoints::{Fenced, client_brokers, client_controller};
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 
@@ -45,12 +46,12 @@ pub(crate) fn handle<E: Env>(
         }
     }
     let image = broker.cluster.image();
-    let brokers = client_brokers(
-        broker,
-        &image,
-        &context.listener,
-        request.include_fenced_brokers,
-    );
+    let fenced = if request.include_fenced_brokers {
+        Fenced::All
+    } else {
+        Fenced::These(BTreeSet::new())
+    };
+    let brokers = client_brokers(broker, &image, &context.listener, &fenced);
     DescribeClusterResponse {
         endpoint_type: BROKERS,
         cluster_id: broker.cluster.cluster_id().unwrap_or_default(),

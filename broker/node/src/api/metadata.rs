@@ -15,7 +15,7 @@ use taffrail_protocol::{ErrorCode, Uuid};
 use super::topics::{self, CLUSTER_OPERATIONS, TOPIC_OPERATIONS};
 use crate::broker::Broker;
 use crate::cluster::endpoints::{
-    ClientBroker, client_brokers, client_controller, ids, offline_replicas,
+    ClientBroker, Fenced, client_brokers, client_controller, ids, offline_replicas,
 };
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -43,11 +43,12 @@ pub(crate) async fn handle<E: Env>(
     } else {
         Vec::new()
     };
+    let departed = Fenced::These(broker.cluster.departed(broker.env.now()));
     let view = View {
         broker: &broker,
         context: &context,
         image: &image,
-        brokers: client_brokers(&broker, &image, &context.listener, false),
+        brokers: client_brokers(&broker, &image, &context.listener, &departed),
         with_operations: request.include_topic_authorized_operations,
     };
     let topics = view.topics(&request, &refused);

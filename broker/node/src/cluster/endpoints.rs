@@ -1,5 +1,7 @@
 //! What clients are told about brokers: for each listener its own addresses. Used by every API that lists brokers.
 
+use std::collections::BTreeSet;
+
 use taffrail_core::ids::BrokerId;
 use taffrail_core::metadata::{Image, Partition};
 
@@ -16,17 +18,30 @@ pub(crate) struct ClientBroker {
     pub(crate) fenced: bool,
 }
 
-/// The brokers that clients of a listener can reach, by id; fenced ones only if asked for. Never empty: clients drop
+/// Which fenced brokers to tell of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fenced {
+    /// All of them.
+    All,
+    /// These.
+    These(BTreeSet<BrokerId>),
+}
+
+/// The brokers that clients of a listener can reach, by id, and the fenced ones that are asked for. Never empty: clients drop
 /// all they know when told of no broker (KAFKA-7924), so at least this one is told.
 pub(crate) fn client_brokers<E: Env>(
     broker: &Broker<E>,
     image: &Image,
     listener: &str,
-    with_fenced: bool,
+    fenced: &Fenced,
 ) -> Vec<ClientBroker> {
+    let told = |id: BrokerId| match fenced {
+        Fenced::All => true,
+        Fenced::These(these) => these.contains(&id),
+    };
     let mut brokers: Vec<ClientBroker> = image
         .brokers()
-        .filter(|registered| with_fenced || !registered.fenced)
+        .filter(|registered| !registered.fenced || told(registered.id))
         .filter_map(|registered| {
             let address = image.listener(registered.id, listener)?;
             Some(ClientBroker {

@@ -23,6 +23,7 @@ mod seat;
 mod seating;
 mod start;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -159,6 +160,11 @@ impl<E: Env> Cluster<E> {
     /// Does something by the image that this broker follows, while it follows no other.
     pub(crate) fn with_followed<R>(&self, work: impl FnOnce(&Arc<Image>) -> R) -> R {
         self.published.with_followed(work)
+    }
+
+    /// The brokers that were fenced a moment ago, of which clients are still told.
+    pub(crate) fn departed(&self, now: Instant) -> BTreeSet<BrokerId> {
+        self.published.departed(now)
     }
 
     /// Waits until the image contains more than `index`, and gives the last index that it contains.

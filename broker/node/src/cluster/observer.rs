@@ -123,7 +123,10 @@ fn take<E: Env>(
         index += 1;
     }
     if index > before {
-        broker.cluster.published.publish(index, Arc::clone(image));
+        broker
+            .cluster
+            .published
+            .publish(index, Arc::clone(image), broker.env.now());
     }
     Ok(())
 }

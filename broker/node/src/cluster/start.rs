@@ -93,7 +93,8 @@ impl<E: Env> Cluster<E> {
         };
         let recorded = image.voter(broker.id);
         if image.voters().count() > 1 && seat::is_other(recorded, self.seat.directory()) {
-            self.published.publish(applied, Arc::new(image));
+            let now = broker.env.now();
+            self.published.publish(applied, Arc::new(image), now);
             self.give_up_seat(broker, recorded.and_then(|voter| voter.directory));
             return Ok(());
         }

@@ -490,10 +490,11 @@ impl<E: Env> Task<E> {
     }
 
     fn publish(&self) {
+        let now = self.broker.env.now();
         self.broker
             .cluster
             .published
-            .publish(self.applied, Arc::clone(&self.image));
+            .publish(self.applied, Arc::clone(&self.image), now);
     }
 
     /// Replaces what was written by a snapshot, once it is large.
