@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 
 /// Records per second.
@@ -58,15 +59,31 @@ impl Account {
 
 /// The account while it is being written.
 #[derive(Clone, Default)]
-struct Bookkeeper(Arc<Mutex<Account>>);
+struct Bookkeeper {
+    account: Arc<Mutex<Account>>,
+    /// Whether the client's own log is wanted.
+    talks: bool,
+}
 
 impl Bookkeeper {
     fn with<R>(&self, work: impl FnOnce(&mut Account) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.account.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl ClientContext for Bookkeeper {}
+impl ClientContext for Bookkeeper {
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
+        if self.talks {
+            eprintln!("client {} {facility} {message}", clock());
+        }
+    }
+}
+
+/// Seconds since 1970, as brokers' logs can be held against.
+pub(crate) fn clock() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!("{:.6}", now.unwrap_or_default().as_secs_f64())
+}
 
 impl ProducerContext for Bookkeeper {
     type DeliveryOpaque = Box<(u64, Instant)>;
@@ -93,9 +110,17 @@ pub(crate) struct Steady {
 
 impl Steady {
     /// Starts to send to the partitions of a topic, one after the other.
-    pub(crate) fn start(bootstrap: &str, topic: &str, partitions: usize) -> Result<Self> {
-        let books = Bookkeeper::default();
-        let producer = producer(bootstrap, books.clone())?;
+    pub(crate) fn start(
+        bootstrap: &str,
+        topic: &str,
+        partitions: usize,
+        debug: &str,
+    ) -> Result<Self> {
+        let books = Bookkeeper {
+            talks: !debug.is_empty(),
+            ..Bookkeeper::default()
+        };
+        let producer = producer(bootstrap, books.clone(), debug)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (topic, partitions) = (topic.to_owned(), u64::try_from(partitions)?);
         let thread = {
@@ -131,7 +156,7 @@ pub(crate) fn send_one(
     limit: Duration,
 ) -> Result<Option<Instant>> {
     let books = Bookkeeper::default();
-    let producer = producer(bootstrap, books.clone())?;
+    let producer = producer(bootstrap, books.clone(), "")?;
     give(&producer, topic, 0, number)?;
     // What is not acknowledged by then has failed.
     let _ = producer.flush(limit);
@@ -143,13 +168,23 @@ pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim_end().parse().ok()
 }
 
-fn producer(bootstrap: &str, books: Bookkeeper) -> Result<ThreadedProducer<Bookkeeper>> {
-    Ok(ClientConfig::new()
+fn producer(
+    bootstrap: &str,
+    books: Bookkeeper,
+    debug: &str,
+) -> Result<ThreadedProducer<Bookkeeper>> {
+    let mut config = ClientConfig::new();
+    config
         .set("bootstrap.servers", bootstrap)
         .set("acks", "all")
-        .set("linger.ms", "0")
-        .set("log_level", "0")
-        .create_with_context(books)?)
+        .set("linger.ms", "0");
+    if debug.is_empty() {
+        config.set("log_level", "0");
+    } else {
+        config.set("debug", debug);
+        config.set_log_level(RDKafkaLogLevel::Debug);
+    }
+    Ok(config.create_with_context(books)?)
 }
 
 fn send(

@@ -1,9 +1,10 @@
 //! `make bench-failover`: how long a steady acks=all producer waits while a broker goes away, and whether anything that
 //! was acknowledged is lost. Taffrail and Apache Kafka one after the other, three brokers each, the same client.
 //!
-//! The figure of a repetition is the longest time between two acknowledgements around the event. A paused broker closes no
-//! connection, so that a client that talks to it waits for a timeout of its own: there the figure is the time from the
-//! pause to the first record that a client which asks anew gets acknowledged.
+//! The figure of a repetition is the longest time between two acknowledgements around the event. Beside it stands the time
+//! from the event to the first record that clients which ask anew get acknowledged: what the cluster itself takes. A
+//! paused broker closes no connection, so that a client that talks to it waits for a timeout of its own: there that is the
+//! figure. Clients have timers of a second, so events come at moments spread over a second.
 
 mod account;
 mod event;
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Only events whose name contains this; FAILOVER.md is not written then
     #[arg(long, env = "EVENTS", default_value = "")]
     pub(crate) events: String,
+    /// What librdkafka is to tell of the steady producer (`broker,metadata,msg`), on the standard error
+    #[arg(long, env = "CLIENT_DEBUG", default_value = "")]
+    pub(crate) client_debug: String,
 }
 
 /// All outcomes of a run.
@@ -102,7 +106,7 @@ fn measure(
             BrokerKind::Taffrail => arguments.other_reps,
         };
         for rep in 0..reps {
-            let outcome = round::run(&mut cluster, *event, rep)
+            let outcome = round::run(&mut cluster, *event, rep, &arguments.client_debug)
                 .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1))?;
             eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
             outcomes.entry((*event, peer)).or_default().push(outcome);

@@ -5,7 +5,8 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
+use taffrail_e2e::admin::Admin;
 use taffrail_e2e::cluster::Cluster;
 use taffrail_e2e::read::read_all;
 use taffrail_e2e::wait::wait_until;
@@ -24,7 +25,9 @@ const GO_ON_LIMIT: Duration = Duration::from_secs(120);
 const HEAL_LIMIT: Duration = Duration::from_secs(120);
 /// How long a paused broker stays paused after others have taken over.
 const PAUSED_ON: Duration = Duration::from_secs(2);
-/// Records that a client of its own sends during a pause have numbers from here on.
+/// How long one client that asks anew may try.
+const ASKS_FOR: Duration = Duration::from_secs(2);
+/// Records that clients of their own send have numbers from here on.
 const ASKS_ANEW: u64 = 1 << 40;
 
 /// What one repetition found.
@@ -32,6 +35,8 @@ const ASKS_ANEW: u64 = 1 << 40;
 pub(crate) struct Outcome {
     /// Seconds; see the module above.
     pub(crate) gap: f64,
+    /// Seconds from the event to the first record that a client which asked anew got acknowledged.
+    pub(crate) anew: f64,
     /// Seconds from giving a record to the client to its acknowledgement, the longest.
     pub(crate) slowest: f64,
     /// Seconds that a stop took.
@@ -46,8 +51,14 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "gap {:.3} s, slowest {:.3} s, {} acknowledged, {} failed, {} lost, {} duplicated",
-            self.gap, self.slowest, self.acknowledged, self.failed, self.lost, self.duplicated
+            "gap {:.3} s, asked anew {:.3} s, slowest {:.3} s, {} acknowledged, {} failed, {} lost, {} duplicated",
+            self.gap,
+            self.anew,
+            self.slowest,
+            self.acknowledged,
+            self.failed,
+            self.lost,
+            self.duplicated
         )?;
         if let Some(took) = self.stop_took {
             write!(f, ", stopped in {took:.2} s")?;
@@ -87,7 +98,12 @@ fn cast(event: Event, rep: usize, controller: usize, brokers: usize) -> Result<C
 }
 
 /// Runs one repetition; afterwards the cluster is as before.
-pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Outcome> {
+pub(crate) fn run(
+    cluster: &mut Cluster,
+    event: Event,
+    rep: usize,
+    client_debug: &str,
+) -> Result<Outcome> {
     let controller = quorum::controller(cluster)?;
     let cast = cast(event, rep, controller, cluster.members().len())?;
     let topic = format!("failover-{event:?}-{rep}");
@@ -97,14 +113,22 @@ pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Out
     admin.create_all_assigned(&topic, partitions, &cast.replicas, &config)?;
     thread::sleep(Duration::from_secs(1));
 
-    let steady = Steady::start(&cluster.bootstrap(), &topic, partitions)?;
+    let steady = Steady::start(&cluster.bootstrap(), &topic, partitions, client_debug)?;
     wait_until("the producer to run", GO_ON_LIMIT, || {
         Ok(steady.look(|account| account.acknowledged.len() > 10))
     })?;
-    thread::sleep(STEADY);
-    let at = Instant::now();
+    thread::sleep(STEADY + phase(rep));
+    let bystander = Bystander::new(cluster, cast.victim, &topic)?;
     let mut stop_took = None;
-    let mut first = None;
+    if !client_debug.is_empty() {
+        eprintln!(
+            "bench: {} {event} of broker {}",
+            account::clock(),
+            cast.victim
+        );
+    }
+    let at = Instant::now();
+    let asking = thread::spawn(move || bystander.ask());
     match event {
         Event::KillLeader
         | Event::KillLeaderOfMany
@@ -113,9 +137,16 @@ pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Out
         Event::StopLeader | Event::StopLeaderAndController => {
             stop_took = Some(cluster.stop(cast.victim)?.as_secs_f64());
         }
-        Event::PauseLeader => first = Some(pause(cluster, &cast, &topic)?),
+        Event::PauseLeader => cluster.signal(cast.victim, libc::SIGSTOP)?,
     }
     let gone = Instant::now();
+    let (first, number) = asking
+        .join()
+        .map_err(|_| anyhow!("the thread that asks anew panicked"))??;
+    if event == Event::PauseLeader {
+        thread::sleep(PAUSED_ON);
+        cluster.signal(cast.victim, libc::SIGCONT)?;
+    }
     wait_until("produce to go on", GO_ON_LIMIT, || {
         Ok(steady.look(|account| account.goes_on_after(gone)))
     })?;
@@ -126,52 +157,71 @@ pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Out
         cluster.start_broker(cast.victim)?;
     }
     admin.wait_in_sync(&topic, partitions, cast.replicas.len(), HEAL_LIMIT)?;
-    let mut outcome = reckon(cluster, &topic, &account, at - BEFORE)?;
+    let mut outcome = reckon(cluster, &topic, &account, number, at - BEFORE)?;
     outcome.stop_took = stop_took;
-    if let Some((first, number)) = first {
-        outcome.gap = first.saturating_duration_since(at).as_secs_f64();
-        let copies = copies(cluster, &topic)?;
-        outcome.lost += u64::from(!copies.contains_key(&number));
+    outcome.anew = first.saturating_duration_since(at).as_secs_f64();
+    if event == Event::PauseLeader {
+        outcome.gap = outcome.anew;
     }
     admin.delete_topic(&topic)?;
     Ok(outcome)
 }
 
-/// Pauses the victim, finds the first record that others acknowledge, and wakes the victim up. Gives when that was, and
-/// the record's number.
-fn pause(cluster: &mut Cluster, cast: &Cast, topic: &str) -> Result<(Instant, u64)> {
-    let others: Vec<String> = cluster
-        .members()
-        .iter()
-        .filter(|member| member.id != cast.victim)
-        .map(|member| member.client.address())
-        .collect();
-    let bootstrap = others.join(",");
-    let admin = taffrail_e2e::admin::Admin::connect(&bootstrap)?;
-    cluster.signal(cast.victim, libc::SIGSTOP)?;
-    let deadline = Instant::now() + GO_ON_LIMIT;
-    let mut number = ASKS_ANEW;
-    let acknowledged = loop {
-        anyhow::ensure!(
-            Instant::now() < deadline,
-            "nobody took over from the paused broker"
-        );
-        let victim = i32::try_from(cast.victim)?;
-        let moved = admin
-            .partitions(topic)
-            .is_ok_and(|found| found.iter().all(|p| p.leader >= 0 && p.leader != victim));
-        if moved {
-            number += 1;
-            let sent = account::send_one(&bootstrap, topic, number, Duration::from_secs(2))?;
-            if let Some(at) = sent {
-                break at;
+/// When in its second an event comes: spread evenly, however many repetitions there are.
+fn phase(rep: usize) -> Duration {
+    // The golden ratio's fraction, in thousandths.
+    Duration::from_millis((rep * 618 % 1000) as u64)
+}
+
+/// Somebody who knows the other brokers and asks anew, again and again, until a record is acknowledged.
+struct Bystander {
+    bootstrap: String,
+    admin: Admin,
+    topic: String,
+    victim: i32,
+}
+
+impl Bystander {
+    fn new(cluster: &Cluster, victim: usize, topic: &str) -> Result<Self> {
+        let others: Vec<String> = cluster
+            .members()
+            .iter()
+            .filter(|member| member.id != victim)
+            .map(|member| member.client.address())
+            .collect();
+        let bootstrap = others.join(",");
+        Ok(Self {
+            admin: Admin::connect(&bootstrap)?,
+            bootstrap,
+            topic: topic.to_owned(),
+            victim: i32::try_from(victim)?,
+        })
+    }
+
+    /// Gives when the record was acknowledged, and its number.
+    fn ask(self) -> Result<(Instant, u64)> {
+        let deadline = Instant::now() + GO_ON_LIMIT;
+        let mut number = ASKS_ANEW;
+        loop {
+            ensure!(
+                Instant::now() < deadline,
+                "nobody took over from the broker"
+            );
+            let moved = self.admin.partitions(&self.topic).is_ok_and(|found| {
+                found
+                    .iter()
+                    .all(|p| p.leader >= 0 && p.leader != self.victim)
+            });
+            if moved {
+                number += 1;
+                let sent = account::send_one(&self.bootstrap, &self.topic, number, ASKS_FOR)?;
+                if let Some(at) = sent {
+                    return Ok((at, number));
+                }
             }
+            thread::sleep(Duration::from_millis(10));
         }
-        thread::sleep(Duration::from_millis(10));
-    };
-    thread::sleep(PAUSED_ON);
-    cluster.signal(cast.victim, libc::SIGCONT)?;
-    Ok((acknowledged, number))
+    }
 }
 
 /// How often each number is in the topic.
@@ -185,14 +235,22 @@ fn copies(cluster: &Cluster, topic: &str) -> Result<BTreeMap<u64, u64>> {
     Ok(copies)
 }
 
-fn reckon(cluster: &Cluster, topic: &str, account: &Account, from: Instant) -> Result<Outcome> {
+fn reckon(
+    cluster: &Cluster,
+    topic: &str,
+    account: &Account,
+    anew: u64,
+    from: Instant,
+) -> Result<Outcome> {
     let copies = copies(cluster, topic)?;
     let lost = account
         .numbers
         .iter()
+        .chain(std::iter::once(&anew))
         .filter(|number| !copies.contains_key(number));
     Ok(Outcome {
         gap: account.longest_gap(from).as_secs_f64(),
+        anew: 0.0,
         slowest: account.slowest(from).as_secs_f64(),
         stop_took: None,
         acknowledged: account.acknowledged.len() as u64,
