@@ -404,7 +404,7 @@ impl<E: Env> Fetch<E> {
             }
         }
         let image = self.broker.cluster.image();
-        answer.add_leader_hints(&image);
+        answer.add_leader_hints(&image, self.broker.id);
         let session_id = self.broker.replication.sessions().handle_answered(
             self.broker.env.now(),
             || self.broker.env.random(),

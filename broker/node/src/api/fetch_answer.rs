@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use taffrail_core::fetch_session::{PartitionKey, TopicKey};
-use taffrail_core::ids::{TopicId, TopicPartition};
+use taffrail_core::ids::{BrokerId, TopicId, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_log::{Disk, FileRange};
 use taffrail_protocol::frame::encode_response;
@@ -83,7 +83,7 @@ impl<E: Env> FetchAnswer<E> {
     }
 
     /// Tells clients that came to the wrong broker where the leader is (KIP-951).
-    pub(super) fn add_leader_hints(&mut self, image: &Image) {
+    pub(super) fn add_leader_hints(&mut self, image: &Image, me: BrokerId) {
         if self.context.version < LEADER_HINT_VERSION {
             return;
         }
@@ -91,15 +91,17 @@ impl<E: Env> FetchAnswer<E> {
         for topic in &mut self.topics {
             let topic_id = TopicId(topic.topic_id.0);
             for partition in &mut topic.partitions {
-                let moved = [
-                    ErrorCode::NotLeaderOrFollower.code(),
-                    ErrorCode::FencedLeaderEpoch.code(),
-                ];
-                if !moved.contains(&partition.error_code) {
-                    continue;
-                }
                 let id = TopicPartition::new(topic_id, partition.partition_index);
-                if let Some((leader, epoch)) = hints.leader_of(image, id) {
+                let error = partition.error_code;
+                let hint = if error == ErrorCode::NotLeaderOrFollower.code() {
+                    hints.other_leader_of(image, id, me)
+                } else if error == ErrorCode::FencedLeaderEpoch.code() {
+                    // Whoever asks with an old epoch may have come to the right broker.
+                    hints.leader_of(image, id)
+                } else {
+                    None
+                };
+                if let Some((leader, epoch)) = hint {
                     partition.current_leader = LeaderIdAndEpoch {
                         leader_id: leader.0,
                         leader_epoch: epoch.0,

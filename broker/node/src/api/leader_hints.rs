@@ -33,6 +33,21 @@ impl LeaderHints {
         Some((leader, state.leader_epoch))
     }
 
+    /// Who leads a partition that `me` does not lead. A broker that has resigned knows of no better one until the metadata
+    /// does, and would send clients around in a circle.
+    pub(crate) fn other_leader_of(
+        &mut self,
+        image: &Image,
+        id: TopicPartition,
+        me: BrokerId,
+    ) -> Option<(BrokerId, LeaderEpoch)> {
+        let leader = image.partition(id)?.leader?;
+        if leader == me {
+            return None;
+        }
+        self.leader_of(image, id)
+    }
+
     /// Where the named leaders are.
     pub(crate) fn endpoints(&self, image: &Image, listener: &str) -> Vec<LeaderEndpoint> {
         let located = self.leaders.iter().filter_map(|leader| {
@@ -45,5 +60,50 @@ impl LeaderHints {
             })
         });
         located.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taffrail_core::ids::TopicId;
+    use taffrail_core::metadata::{Partition, Record};
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_to_the_broker_that_leads_no_more() {
+        let topic_id = TopicId([1; 16]);
+        let led_by = |leader: Option<BrokerId>| {
+            let state = Partition {
+                replicas: vec![BrokerId(1), BrokerId(2)],
+                isr: leader.into_iter().collect(),
+                leader,
+                leader_epoch: LeaderEpoch(5),
+                ..Partition::default()
+            };
+            Image::replay(&[
+                Record::Topic {
+                    topic_id,
+                    name: "orders".into(),
+                },
+                Record::Partition {
+                    topic_id,
+                    partition: 0,
+                    state,
+                },
+            ])
+        };
+        let check = |leader: Option<i32>, expected: Option<i32>| {
+            let (image, mut hints) = (led_by(leader.map(BrokerId)), LeaderHints::default());
+            let id = TopicPartition::new(topic_id, 0);
+            let found = hints.other_leader_of(&image, id, BrokerId(1));
+            let expected = expected.map(|leader| (BrokerId(leader), LeaderEpoch(5)));
+            assert_eq!(found, expected, "{leader:?}");
+            let named: Vec<BrokerId> = expected.iter().map(|(leader, _)| *leader).collect();
+            assert!(hints.leaders.iter().eq(&named), "{leader:?}");
+        };
+        check(Some(2), Some(2));
+        check(Some(1), None);
+        check(None, None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::ids::{LeaderEpoch, TopicId, TopicPartition};
+use taffrail_core::ids::{BrokerId, LeaderEpoch, TopicId, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_core::replica::Acknowledgement;
 use taffrail_protocol::frame::encode_response;
@@ -204,7 +204,7 @@ impl<E: Env> Produce<E> {
             ..ProduceResponse::default()
         };
         if context.version >= LEADER_HINT_VERSION {
-            add_leader_hints(&broker.cluster.image(), context, &mut response);
+            add_leader_hints(&broker.cluster.image(), broker.id, context, &mut response);
         }
         match encode_response(
             context.correlation_id,
@@ -341,7 +341,12 @@ fn refused(index: i32, refusal: &ProduceRefusal) -> PartitionProduceResponse {
 }
 
 /// Tells producers that came to the wrong broker where the leader is (KIP-951).
-fn add_leader_hints(image: &Image, context: &RequestContext, response: &mut ProduceResponse) {
+fn add_leader_hints(
+    image: &Image,
+    me: BrokerId,
+    context: &RequestContext,
+    response: &mut ProduceResponse,
+) {
     let mut hints = LeaderHints::default();
     for topic in &mut response.responses {
         let found = find_topic(
@@ -356,7 +361,7 @@ fn add_leader_hints(image: &Image, context: &RequestContext, response: &mut Prod
                 continue;
             }
             let id = TopicPartition::new(topic_id, partition.index);
-            if let Some((leader, epoch)) = hints.leader_of(image, id) {
+            if let Some((leader, epoch)) = hints.other_leader_of(image, id, me) {
                 partition.current_leader = LeaderIdAndEpoch {
                     leader_id: leader.0,
                     leader_epoch: epoch.0,

@@ -287,7 +287,7 @@ fn admit<E: Env>(
     bytes: usize,
 ) -> Result<Admission, ProduceRefusal> {
     let Role::Leader(leader) = &replica.role else {
-        return Err(replica.not_leading().into());
+        return Err(ErrorKind::NotLeaderOrFollower.into());
     };
     if request.acks == -1 {
         leader.check_append()?;

@@ -321,15 +321,6 @@ impl<E: Env> Replica<E> {
         log.is_some_and(|log| log.poisoned().is_some())
     }
 
-    /// What one learns who asks this replica for what only a leader can do.
-    fn not_leading(&self) -> ErrorKind {
-        if self.is_offline() {
-            ErrorKind::KafkaStorageError
-        } else {
-            ErrorKind::NotLeaderOrFollower
-        }
-    }
-
     /// Whether there are records that must be durable before this replica may claim them.
     fn owes_flush(&self) -> bool {
         #[cfg(feature = "mutants")]

@@ -173,7 +173,7 @@ impl<E: Env> Partition<E> {
         }
         let mut effects = std::mem::take(&mut replica.effects);
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
-            return Err(replica.not_leading());
+            return Err(ErrorKind::NotLeaderOrFollower);
         };
         check_leader_epoch(request.position.current_leader_epoch, leader.leader_epoch())?;
         let mut result = ReadResult::of(log, leader.high_watermark());
@@ -280,7 +280,7 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
-            return Err(replica.not_leading());
+            return Err(ErrorKind::NotLeaderOrFollower);
         };
         check_leader_epoch(current_leader_epoch, leader.leader_epoch())?;
         let end_offset = match fetcher {

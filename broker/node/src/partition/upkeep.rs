@@ -79,7 +79,7 @@ impl<E: Env> Partition<E> {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let (Some(log), Role::Leader(leader)) = (&mut replica.log, &replica.role) else {
-            return Err(replica.not_leading());
+            return Err(ErrorKind::NotLeaderOrFollower);
         };
         if !log.config().delete {
             return Err(ErrorKind::PolicyViolation);
