@@ -21,6 +21,8 @@ use crate::log::{Log, Recovered};
 use crate::open_files::OpenFiles;
 use crate::room::{Reserve, Room, RoomChange, RoomFor};
 
+mod leaving;
+
 const LOCK: &str = ".lock";
 
 /// Why a log directory cannot be used at all.
@@ -74,6 +76,8 @@ struct State<D: Disk> {
     clean_shutdown: CleanShutdown,
     files: Arc<OpenFiles<D::File>>,
     partition_count: AtomicUsize,
+    /// Folders in which nothing was, removed since the names were last made durable.
+    removed_void: AtomicUsize,
     room: Room,
     offline: OnceLock<String>,
     /// Told once, when it goes offline.
@@ -102,7 +106,8 @@ impl<D: Disk> Clone for LogDirectory<D> {
 
 impl<D: Disk> LogDirectory<D> {
     /// Takes the directory's lock, checks its identity (or gives it one, with `new_directory_id`, if it has none), takes
-    /// the clean-shutdown marker away and loads the checkpoints. Replicas that were on their way out are removed.
+    /// the clean-shutdown marker away and loads the checkpoints. Replicas that were on their way out are removed, and
+    /// strays in which nothing is.
     pub fn open(
         disk: D,
         path: &Path,
@@ -140,6 +145,7 @@ impl<D: Disk> LogDirectory<D> {
                 clean_shutdown,
                 files,
                 partition_count: AtomicUsize::new(0),
+                removed_void: AtomicUsize::new(0),
                 room: Room::default(),
                 offline: OnceLock::new(),
                 on_offline: OnceLock::new(),
@@ -156,14 +162,19 @@ impl<D: Disk> LogDirectory<D> {
             .state
             .partition_count
             .store(live, Ordering::Relaxed);
-        for folder in folders
-            .iter()
-            .filter(|folder| matches!(folder.state, FolderState::Deleted(_)))
-        {
-            directory
-                .disk()
-                .remove_dir_all(&path.join(&folder.name))
-                .map_err(failed)?;
+        for folder in &folders {
+            match folder.state {
+                FolderState::Live => {}
+                FolderState::Deleted(_) => directory
+                    .disk()
+                    .remove_dir_all(&path.join(&folder.name))
+                    .map_err(failed)?,
+                FolderState::Stray(_) => {
+                    if let Err(error) = directory.remove_void(folder) {
+                        tracing::warn!(stray = folder.name, %error, "a stray could not be looked into and is left as it is");
+                    }
+                }
+            }
         }
         Ok(directory)
     }
@@ -290,31 +301,6 @@ impl<D: Disk> LogDirectory<D> {
         Log::open(self.clone(), folder.clone(), config, now_ms)
     }
 
-    /// Renames a replica that the metadata does not know and keeps it. Close its log before.
-    pub fn mark_stray(&self, folder: &PartitionFolder) -> Result<PartitionFolder, LogError> {
-        self.rename_folder(folder, FolderState::Stray)
-    }
-
-    /// Renames a replica that a committed deletion named; [`LogDirectory::remove`] then frees its room, which may take
-    /// long. Its log may still be read by those who hold ranges of it, and is not used otherwise.
-    pub fn mark_deleted(&self, folder: &PartitionFolder) -> Result<PartitionFolder, LogError> {
-        self.rename_folder(folder, FolderState::Deleted)
-    }
-
-    /// Removes the files of a replica that was marked deleted.
-    pub fn remove(&self, deleted: &PartitionFolder) -> Result<(), LogError> {
-        let path = self.path().join(&deleted.name);
-        if !matches!(deleted.state, FolderState::Deleted(_)) {
-            return Err(LogError::corrupt(
-                &path,
-                "only a replica that is marked deleted may be removed",
-            ));
-        }
-        self.disk()
-            .remove_dir_all(&path)
-            .map_err(|error| LogError::io("remove", &path, error))
-    }
-
     /// A checkpointed offset, as loaded at start or published since.
     pub fn checkpointed(&self, kind: CheckpointKind, topic: &str, partition: i32) -> Option<i64> {
         self.checkpoints()
@@ -393,52 +379,6 @@ impl<D: Disk> LogDirectory<D> {
             Some(reason) => Err(LogError::Poisoned {
                 reason: reason.to_owned(),
             }),
-        }
-    }
-
-    fn rename_folder(
-        &self,
-        folder: &PartitionFolder,
-        state: impl Fn([u8; 16]) -> FolderState,
-    ) -> Result<PartitionFolder, LogError> {
-        self.check_online()?;
-        let from = self.path().join(&folder.name);
-        let failed = |error| LogError::io("rename", &from, error);
-        let topic_id = match folder.state {
-            FolderState::Live => self.topic_id(folder).map_err(failed)?,
-            FolderState::Stray(id) | FolderState::Deleted(id) => Some(id),
-        };
-        let renamed = match topic_id {
-            Some(id) => folder.in_state(state(id)),
-            None => self.unidentified(folder, &state).map_err(failed)?,
-        };
-        self.disk()
-            .rename(&from, &self.path().join(&renamed.name))
-            .map_err(failed)?;
-        self.disk().sync_dir(self.path()).map_err(failed)?;
-        if folder.state == FolderState::Live {
-            self.state.partition_count.fetch_sub(1, Ordering::Relaxed);
-            self.checkpoints()
-                .forget(&(folder.topic.clone(), folder.partition));
-        }
-        Ok(renamed)
-    }
-
-    /// A free name for a folder without a readable id, which cannot be matched to a topic any more: small numbers are the id of none.
-    /// Each loss of power may leave one, of a replica that nothing was flushed of.
-    fn unidentified(
-        &self,
-        folder: &PartitionFolder,
-        state: &impl Fn([u8; 16]) -> FolderState,
-    ) -> io::Result<PartitionFolder> {
-        let mut number = 0u128;
-        loop {
-            let renamed = folder.in_state(state(number.to_be_bytes()));
-            match self.disk().list(&self.path().join(&renamed.name)) {
-                Ok(_) => number += 1,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(renamed),
-                Err(error) => return Err(error),
-            }
         }
     }
 

@@ -155,19 +155,144 @@ fn a_folder_is_never_made_twice() {
     assert_eq!(directory.partition_count(), 1);
 }
 
+/// A closed replica with `records` records, and its directory.
+fn with_records(rig: &Rig, records: i32) -> (LogDirectory<RealDisk>, PartitionFolder) {
+    let mut log = rig.create(&LogConfig::default());
+    log.append_leader(&mut batch(records, NOW, 10), 1, NOW)
+        .expect("room");
+    let (directory, live) = (log.directory().clone(), log.folder().clone());
+    log.close().expect("durable");
+    (directory, live)
+}
+
 #[test]
 fn replicas_that_lost_their_id_are_kept_side_by_side() {
-    let (rig, config) = (Rig::new(), LogConfig::default());
+    let rig = Rig::new();
     for number in 0..3u128 {
-        let log = rig.create(&config);
-        let (directory, live) = (log.directory().clone(), log.folder().clone());
-        log.close().expect("durable");
-        // What a loss of power leaves of a file that was never flushed.
+        let (directory, live) = with_records(&rig, 3);
         fs::write(rig.path().join(&live.name).join("partition.metadata"), "").expect("writable");
         let stray = directory.mark_stray(&live).expect("renamed");
         assert_eq!(stray.state, FolderState::Stray(number.to_be_bytes()));
     }
     assert_eq!(rig.directory().folders().expect("readable").len(), 3);
+}
+
+#[test]
+fn a_replica_that_is_set_aside_again_is_kept_beside_the_first() {
+    let rig = Rig::new();
+    let mut kept = Vec::new();
+    for (records, id) in [(3, TOPIC_ID), (4, [0; 16]), (5, 1u128.to_be_bytes())] {
+        let (directory, live) = with_records(&rig, records);
+        let stray = directory.mark_stray(&live).expect("a free name");
+        assert_eq!(stray.state, FolderState::Stray(id));
+        kept.push((stray, records));
+    }
+    let directory = rig.directory();
+    for (stray, records) in kept {
+        assert_eq!(
+            directory.topic_id(&stray).expect("readable"),
+            Some(TOPIC_ID)
+        );
+        let (log, _) = directory
+            .open_log(&stray, Arc::default(), NOW)
+            .expect("intact");
+        assert_eq!(log.log_end_offset(), i64::from(records));
+    }
+}
+
+#[test]
+fn a_deleted_replica_does_not_stand_in_the_way_of_the_next() {
+    let rig = Rig::new();
+    let (directory, live) = with_records(&rig, 3);
+    directory.mark_deleted(&live).expect("renamed");
+    let log = directory.create_log(TOPIC, 0, TOPIC_ID, Arc::default(), NOW);
+    log.expect("made again").close().expect("durable");
+    let second = directory.mark_deleted(&live).expect("a free name");
+    directory.remove(&second).expect("removed");
+    assert_eq!(directory.folders().expect("readable").len(), 1);
+}
+
+/// What a loss of power leaves of a replica that nothing was flushed of.
+fn empty_files(folder: &std::path::Path) {
+    for entry in fs::read_dir(folder).expect("there") {
+        fs::write(entry.expect("readable").path(), "").expect("writable");
+    }
+}
+
+#[test]
+fn only_a_folder_in_which_nothing_is_is_removed() {
+    let check = |change: &dyn Fn(&std::path::Path), expected: bool| {
+        let rig = Rig::new();
+        let directory = rig.directory();
+        let log = directory.create_log(TOPIC, 0, TOPIC_ID, Arc::default(), NOW);
+        drop(log.expect("a new log"));
+        empty_files(&rig.partition());
+        change(&rig.partition());
+        let live = PartitionFolder::live(TOPIC, 0);
+        assert_eq!(directory.remove_void(&live).expect("readable"), expected);
+        assert_eq!(rig.partition().exists(), !expected);
+        assert_eq!(directory.partition_count(), usize::from(!expected));
+        for left in [usize::from(expected), 0] {
+            assert_eq!(directory.sync_removed().expect("durable"), left);
+        }
+    };
+    let write = |folder: &std::path::Path, name: &str, content: &str| {
+        fs::write(folder.join(name), content).expect("writable");
+    };
+    check(&|_| {}, true);
+    check(
+        &|folder| fs::remove_file(folder.join("partition.metadata")).expect("there"),
+        true,
+    );
+    check(
+        &|folder| write(folder, "00000000000000000000.log", "\0"),
+        false,
+    );
+    check(
+        &|folder| write(folder, "00000000000000000007.log.deleted", "x"),
+        false,
+    );
+    check(&|folder| write(folder, "partition.metadata", "?"), false);
+    check(
+        &|folder| {
+            let id = "version: 0\ntopic_id: CQkJCQkJCQkJCQkJCQkJCQ\n";
+            write(folder, "partition.metadata", id);
+        },
+        false,
+    );
+    check(
+        &|folder| fs::create_dir(folder.join("of-somebody-else")).expect("writable"),
+        false,
+    );
+}
+
+#[test]
+fn an_empty_folder_whose_records_were_durable_once_is_not_removed() {
+    let rig = Rig::new();
+    let (directory, live) = with_records(&rig, 3);
+    directory.write_checkpoints().expect("durable");
+    drop(directory);
+    empty_files(&rig.partition());
+    assert!(!rig.directory().remove_void(&live).expect("readable"));
+    assert!(rig.partition().exists());
+}
+
+#[test]
+fn strays_in_which_nothing_is_go_at_the_next_start() {
+    let rig = Rig::new();
+    let (directory, live) = with_records(&rig, 3);
+    let kept = directory.mark_stray(&live).expect("renamed");
+    for partition in 1..4 {
+        let log = directory.create_log(TOPIC, partition, TOPIC_ID, Arc::default(), NOW);
+        drop(log.expect("a new log"));
+        let live = PartitionFolder::live(TOPIC, partition);
+        empty_files(&rig.path().join(&live.name));
+        directory.mark_stray(&live).expect("renamed");
+    }
+    drop(directory);
+    let directory = rig.directory();
+    assert_eq!(directory.folders().expect("readable"), [kept]);
+    assert_eq!(directory.sync_removed().expect("durable"), 3);
 }
 
 #[test]

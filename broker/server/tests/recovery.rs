@@ -1,4 +1,4 @@
-//! What a start after a kill reads: what was appended lately, whatever the size of the logs.
+//! What a start after a kill reads: what was appended lately, whatever the size of the logs. And what it keeps.
 
 mod broker;
 
@@ -56,6 +56,37 @@ fn a_start_after_a_kill_reads_what_was_appended_lately_and_not_the_log() {
         .iter()
         .map(|partition| partition["local"]["log_end_offset"].as_u64().unwrap());
     assert_eq!(ends.sum::<u64>(), RECORDS as u64 * BATCHES as u64);
+}
+
+#[test]
+fn a_start_removes_an_empty_folder_and_keeps_one_with_a_byte_in_it() {
+    let mut broker = Broker::start("");
+    let topic_id = create_topic(&broker);
+    produce(&broker, topic_id, 1);
+    let folder = broker.folder();
+    broker.signal(libc::SIGKILL);
+    broker.wait();
+    drop(broker);
+    let data = folder.path().join("data");
+    std::fs::write(data.join("big-1/partition.metadata"), "").unwrap();
+    for entry in std::fs::read_dir(data.join("big-0")).unwrap() {
+        std::fs::write(entry.unwrap().path(), "").unwrap();
+    }
+
+    let _again = Broker::start_in(Arc::clone(&folder), "");
+    eventually("both replicas made anew", || {
+        let is_whole = |name: &str| {
+            let metadata = std::fs::read(data.join(name).join("partition.metadata"));
+            metadata.is_ok_and(|content| !content.is_empty())
+        };
+        (is_whole("big-0") && is_whole("big-1")).then_some(())
+    });
+    let entries = std::fs::read_dir(&data).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let strays: Vec<String> = names.filter(|name| name.ends_with("-stray")).collect();
+    assert_eq!(strays, [format!("big-1.{}-stray", "0".repeat(32))]);
+    let log = data.join(&strays[0]).join("00000000000000000000.log");
+    assert!(std::fs::metadata(log).unwrap().len() > RECORD as u64);
 }
 
 fn create_topic(broker: &Broker) -> Uuid {

@@ -83,10 +83,27 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
         .to_recover
         .store(found.len() as u64, Ordering::Relaxed);
     recover(broker, found).await;
+    directories.iter().for_each(tell_removed);
     if broker.replication.directories.set(directories).is_err() {
         return Err(StartError::Storage("the node was started twice".to_owned()));
     }
     Ok(())
+}
+
+/// Says how many empty folders the start has removed, once that is durable.
+fn tell_removed<D: taffrail_log::Disk>(directory: &LogDirectory<D>) {
+    if directory.offline().is_some() {
+        return;
+    }
+    match directory.sync_removed() {
+        Ok(0) => {}
+        Ok(folders) => tracing::info!(
+            directory = %directory.path().display(),
+            folders,
+            "folders without a topic id and without a byte in any file were removed"
+        ),
+        Err(error) => directory.mark_offline(&error.to_string()),
+    }
 }
 
 fn listed(unusable: &[UnusableDirectory]) -> String {
@@ -150,6 +167,16 @@ fn open_one<E: Env>(
 ) -> Option<Arc<Partition<E>>> {
     let name = &folder.name;
     let _recovery = broker.recovering.begin(name);
+    match directory.remove_void(folder) {
+        // Nothing was ever flushed of it: if the metadata wants a replica here, it is made anew.
+        Ok(true) => return None,
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(partition = name, %error, "the replica cannot be looked into; its directory is taken offline");
+            directory.mark_offline(&error.to_string());
+            return None;
+        }
+    }
     let config = broker.topic_config(&Image::default(), &folder.topic);
     let log_config = Arc::new(log_config(&config, broker.env.random()));
     match directory.open_log(folder, log_config, broker.env.wall_ms()) {

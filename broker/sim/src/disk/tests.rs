@@ -300,8 +300,9 @@ impl PowerLoss {
         let directory = self.directory();
         let folder = PartitionFolder::live("t", 0);
         let there = directory.folders().expect("readable").contains(&folder);
-        if there && directory.topic_id(&folder).expect("readable").is_none() {
-            // As a broker would: nothing says whose it is, so it is put aside.
+        // As a broker would: what is empty goes, and what nothing says whose it is is put aside.
+        let removed = there && directory.remove_void(&folder).expect("no fault");
+        if there && !removed && directory.topic_id(&folder).expect("readable").is_none() {
             directory.mark_stray(&folder).expect("no fault");
         }
         if !directory.folders().expect("readable").contains(&folder) {
