@@ -160,7 +160,7 @@ configs! {
         "How often the log start offsets are written down, in milliseconds.";
     "replica.high.watermark.checkpoint.interval.ms" replica_high_watermark_checkpoint_interval_ms: i64 = Some("5000"), AtLeast(1), ReadOnly, [],
         "How often the high watermarks are written down, in milliseconds.";
-    "taffrail.unflushed.bytes.max" unflushed_bytes_max: i64 = Some("536870912"), AtLeast(1), ReadOnly, [],
+    "taffrail.unflushed.bytes.max" unflushed_bytes_max: i64 = Some("2147483648"), AtLeast(1), ReadOnly, [],
         "How many appended bytes of all logs together may wait for their fsync, in the background; a start after a kill reads about as many, whatever the size of the logs.";
     "taffrail.disk.reserve.bytes" disk_reserve_bytes: i64 = Some("-1"), AtLeast(-1), ReadOnly, [],
         "How many bytes of each log directory's volume are kept free: below it producers are refused, replication and the brokers' own topics go on for a while, reads and deletions always; -1 for a twentieth of the volume, at most 1 GiB.";
