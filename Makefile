@@ -91,9 +91,11 @@ chaos: chaos-build ## Torment a cluster and judge it: DURATION=30m, COUNT, SEED,
 	$(CHAOS) $(if $(DURATION),--duration $(DURATION)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(BROKERS),--brokers $(BROKERS)) $(if $(FAULTS),--faults $(FAULTS))
 
+# The next loss comes once everything is in sync again and so many records were acknowledged since, in every partition some.
+POWER_LOSS = $(CHAOS) --duration 4h --count $(or $(COUNT),50) --between 600 $(if $(SEED),--seed $(SEED))
 power-loss: chaos-build ## 50 power losses of all brokers with taffrail.flush=ack, and 50 of single ones with the default (root)
-	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss-all
-	$(CHAOS) --duration 4h --count $(or $(COUNT),50) $(if $(SEED),--seed $(SEED)) --faults power-loss
+	$(POWER_LOSS) --faults power-loss-all
+	$(POWER_LOSS) --faults power-loss
 
 bench-failover: tools build ## Measure how long a producer waits while a broker goes away, beside Apache Kafka; PEERS=none, REPS=1 and EVENTS=text shorten it
 	cargo build --release --locked -p taffrail-e2e

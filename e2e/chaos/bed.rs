@@ -33,6 +33,16 @@ pub(crate) struct Seat {
     _ports: Vec<Port>,
 }
 
+impl Seat {
+    /// Its process has ended, and leaves nothing behind.
+    fn bury(&self, process: &Process) -> Result<()> {
+        match &self.clock {
+            Some(_) => Clock::forget(process.pid()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The cluster.
 #[derive(Debug)]
 pub(crate) struct Bed {
@@ -146,6 +156,7 @@ impl Bed {
         for &id in &killed {
             if let Some(mut process) = self.seats[id].process.take() {
                 process.kill()?;
+                self.seats[id].bury(&process)?;
             }
         }
         Ok(killed)
@@ -154,16 +165,20 @@ impl Bed {
     /// SIGTERM; gives false if the broker did not run.
     pub(crate) fn terminate(&mut self, id: usize) -> Result<bool> {
         match self.seats[id].process.take() {
-            Some(mut process) => process.terminate(STOP_LIMIT).map(|_| true),
+            Some(mut process) => {
+                process.terminate(STOP_LIMIT)?;
+                self.seats[id].bury(&process)?;
+                Ok(true)
+            }
             None => Ok(false),
         }
     }
 
-    /// Sends a signal to a broker if it runs.
-    pub(crate) fn signal(&self, id: usize, signal: i32) -> Result<()> {
+    /// Sends a signal to a broker; gives false if it does not run.
+    pub(crate) fn signal(&self, id: usize, signal: i32) -> Result<bool> {
         match &self.seats[id].process {
-            Some(process) => process.signal(signal),
-            None => Ok(()),
+            Some(process) => process.signal(signal).map(|()| true),
+            None => Ok(false),
         }
     }
 
@@ -194,7 +209,9 @@ impl Bed {
                 ended.push(format!(
                     "broker {id} ended by itself ({status}); its last words:\n{words}"
                 ));
-                seat.process = None;
+                if let Some(process) = seat.process.take() {
+                    seat.bury(&process)?;
+                }
                 self.run(id)?;
             }
         }
@@ -315,6 +332,10 @@ fn die_with_parent(command: &mut Command) {
 impl Drop for Bed {
     fn drop(&mut self) {
         // Processes before disks: a disk in use cannot be unmounted.
+        let everybody: Vec<usize> = (0..self.brokers()).collect();
+        if let Err(error) = self.kill(&everybody) {
+            eprintln!("brokers were not ended in order: {error:#}");
+        }
         for seat in &mut self.seats {
             seat.process = None;
         }

@@ -12,6 +12,7 @@ use taffrail_protocol::messages::MetadataResponse;
 use crate::consumers::{ConsumerSpec, read_to_end};
 use crate::producers::{ProducerSpec, produce_some};
 use crate::progress::Progress;
+use crate::run::TOPIC_CONFIG;
 use crate::wire::metadata;
 
 const PARTITIONS: i32 = 2;
@@ -28,7 +29,7 @@ pub(crate) fn create_and_delete(
     let bootstrap = addresses.join(",");
     let (topic, admin) = (format!("churn-{number}"), Admin::connect(&bootstrap)?);
     for life in 1..=2 {
-        admin.create_topic(&topic, PARTITIONS, 3, &[("min.insync.replicas", "2")])?;
+        admin.create_topic(&topic, PARTITIONS, 3, TOPIC_CONFIG)?;
         // A client that asks a broker which does not know the topic yet is told that there is none.
         wait_for_all(addresses, &format!("{topic} to be known"), |known| {
             leads(known, &topic) == Some(true)

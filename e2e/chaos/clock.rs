@@ -1,10 +1,11 @@
 //! A broker's wall clock, which jumps when told to: libfaketime reads the offset from a file. Timers stay right.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// A clock that one broker runs by.
 #[derive(Debug)]
@@ -31,6 +32,22 @@ impl Clock {
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}\n"))?;
         fs::rename(new, &self.file)?;
+        Ok(())
+    }
+
+    /// A process that ran by this clock was killed: what libfaketime shares between threads goes, lest a later process with
+    /// the same id trips over it.
+    pub(crate) fn forget(process: u32) -> Result<()> {
+        for name in ["sem.faketime_sem_", "faketime_shm_"] {
+            let shared = Path::new("/dev/shm").join(format!("{name}{process}"));
+            match fs::remove_file(&shared) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("cannot remove {}", shared.display()));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
         Ok(())
     }
 

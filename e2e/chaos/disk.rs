@@ -26,13 +26,18 @@ const WITHOUT_LOG_FLUSH: u32 = 2;
 const THROTTLE: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 /// For the last file of a killed process to be closed.
 const UNMOUNT_LIMIT: Duration = Duration::from_secs(20);
+/// For a loop device: another run may take the one that was free a moment ago.
+const MOUNT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A mounted disk; unmounted when dropped.
 #[derive(Debug)]
 pub(crate) struct Disk {
     image: PathBuf,
     mount: PathBuf,
-    throttled: bool,
+    /// Of the loop device that it is mounted from.
+    device: u64,
+    /// Bytes a second that writes take at most; 0 is no limit.
+    limit: u64,
 }
 
 impl Disk {
@@ -48,13 +53,11 @@ impl Disk {
         let mut disk = Self {
             image,
             mount,
-            throttled: false,
+            device: 0,
+            limit: 0,
         };
         disk.mount()?;
-        // Whoever had this device before may have left it slow.
-        if slow_disks_work() {
-            disk.throttle(0)?;
-        }
+        disk.limit_writes()?;
         Ok(disk)
     }
 
@@ -69,10 +72,15 @@ impl Disk {
         }
     }
 
-    /// The power is back: the journal is replayed.
+    /// The power is back: the journal is replayed. A slow disk stays slow, though it may come back on another loop device: the
+    /// one before is left as it was found, since it may be another run's next.
     pub(crate) fn power_on(&mut self) -> Result<()> {
+        let limit = std::mem::take(&mut self.limit);
+        self.limit_writes()?;
         self.unmount()?;
-        self.mount()
+        self.mount()?;
+        self.limit = limit;
+        self.limit_writes()
     }
 
     /// Takes all space that is left.
@@ -105,25 +113,36 @@ impl Disk {
 
     /// Writes take no more than this many bytes a second; 0 is no limit.
     pub(crate) fn throttle(&mut self, bytes: u64) -> Result<()> {
-        let device = fs::metadata(&self.mount)?.dev();
-        let (major, minor) = (libc::major(device), libc::minor(device));
-        fs::write(THROTTLE, format!("{major}:{minor} {bytes}"))
-            .with_context(|| format!("cannot write {THROTTLE}"))?;
-        self.throttled = bytes > 0;
-        Ok(())
+        self.limit = bytes;
+        self.limit_writes()
+    }
+
+    /// Also where there is no limit: whoever had this device before may have left one.
+    fn limit_writes(&self) -> Result<()> {
+        if !slow_disks_work() {
+            return Ok(());
+        }
+        let (major, minor) = (libc::major(self.device), libc::minor(self.device));
+        fs::write(THROTTLE, format!("{major}:{minor} {}", self.limit))
+            .with_context(|| format!("cannot write {THROTTLE}"))
     }
 
     fn ballast(&self) -> PathBuf {
         self.mount.join("ballast")
     }
 
-    fn mount(&self) -> Result<()> {
+    fn mount(&mut self) -> Result<()> {
         // A long commit interval leaves more to lose.
-        must_succeed(
-            Command::new("mount")
-                .args(["-t", "ext4", "-o", "loop,noatime,commit=60"])
-                .args([&self.image, &self.mount]),
-        )
+        wait_for("a disk to be mounted", MOUNT_LIMIT, || {
+            must_succeed(
+                Command::new("mount")
+                    .args(["-t", "ext4", "-o", "loop,noatime,commit=60"])
+                    .args([&self.image, &self.mount]),
+            )
+            .map(Some)
+        })?;
+        self.device = fs::metadata(&self.mount)?.dev();
+        Ok(())
     }
 
     fn unmount(&self) -> Result<()> {
@@ -135,7 +154,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if self.throttled {
+        if self.limit > 0 {
             let _ = self.throttle(0);
         }
         let _ = self.unmount();

@@ -10,6 +10,7 @@ mod fault;
 mod health;
 mod interrupt;
 mod network;
+mod pace;
 mod producers;
 mod progress;
 mod record;
@@ -41,6 +42,9 @@ namespaces or root. Nothing of it is seen outside, and nothing is left behind.
 What may be lost: nothing that was acknowledged. Therefore a run with power-loss-all has taffrail.flush=ack, and without it
 (taffrail.flush=os) a broker loses its power only while all replicas are in sync and no other fault lasts.
 
+A fault counts if it met somebody. It fails, too, if a broker ends by itself, the cluster does not become whole within 120 s, a
+partition goes without an acknowledgement for 60 s, or replicas differ at the end. Several runs may go on at the same time.
+
 Exit codes: 0 all was as promised, 1 something was not (the folder of the evidence is named), 2 the run could not be made.";
 
 /// Torments a cluster and judges it.
@@ -53,6 +57,9 @@ struct Arguments {
     /// How many faults at most
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     count: u64,
+    /// Records to be acknowledged between two faults, in every partition some
+    #[arg(long, default_value_t = 0)]
+    between: u64,
     /// The schedule; another one each time by default
     #[arg(long)]
     seed: Option<u64>,
@@ -116,6 +123,7 @@ fn attempt(arguments: &Arguments, mut means: Means) -> Result<bool> {
         once: arguments.once,
         duration: arguments.duration,
         count: arguments.count,
+        between: arguments.between,
         rate: arguments.rate,
     };
     let names: Vec<&str> = plan.faults.iter().map(|kind| kind.name()).collect();
@@ -184,12 +192,15 @@ fn print(outcome: &Outcome) {
     );
     println!("{}", outcome.report);
     println!(
-        "{} leader epochs began; longest time that a partition had no acknowledgement: {:.1} s ({})",
+        "{} elections (new leader epochs); longest time that a partition had no acknowledgement: {:.1} s ({})",
         outcome.elections,
         outcome.gap.length.as_secs_f64(),
         outcome.gap.during
     );
     println!("{} replicas compared byte by byte", outcome.replicas);
+    if outcome.interrupted {
+        println!("ended early by a signal");
+    }
     for failure in &outcome.failures {
         println!("FAILED: {failure}");
     }

@@ -102,9 +102,20 @@ impl Progress {
         (gaps.longest.clone(), gaps.elections, gaps.failures.clone())
     }
 
-    /// Tells the clients to end.
+    /// Whether each partition had an acknowledgement after `moment`.
+    pub(crate) fn all_acknowledged_after(&self, moment: Instant) -> bool {
+        self.gaps().last.iter().all(|last| *last > moment)
+    }
+
+    /// Tells the clients to end. A partition that has been silent until now has a gap, too.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        let mut gaps = self.gaps();
+        let silent = gaps.last.iter().map(Instant::elapsed).max();
+        if let Some(length) = silent.filter(|length| *length > gaps.longest.length) {
+            let during = gaps.now.clone();
+            gaps.longest = Gap { length, during };
+        }
     }
 
     /// Whether the clients should end.

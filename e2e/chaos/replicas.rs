@@ -20,8 +20,13 @@ struct Contents {
     checksum: u64,
 }
 
-/// How many replicas of this topic were compared, and how they differ.
-pub(crate) fn compare(bed: &Bed, topic: &str) -> Result<(usize, Vec<String>)> {
+/// How many replicas of this topic were compared, how they differ, and which are missing of so many for each partition.
+pub(crate) fn compare(
+    bed: &Bed,
+    topic: &str,
+    partition_count: i32,
+    replica_count: usize,
+) -> Result<(usize, Vec<String>)> {
     let (mut count, mut differences) = (0, Vec::new());
     let mut partitions: BTreeMap<String, Vec<(usize, Contents)>> = BTreeMap::new();
     for broker in 0..bed.brokers() {
@@ -39,7 +44,13 @@ pub(crate) fn compare(bed: &Bed, topic: &str) -> Result<(usize, Vec<String>)> {
             }
         }
     }
-    for (name, replicas) in partitions {
+    for partition in 0..partition_count {
+        let name = format!("{topic}-{partition}");
+        let replicas = partitions.remove(&name).unwrap_or_default();
+        if replicas.len() != replica_count {
+            let brokers: Vec<usize> = replicas.iter().map(|(broker, _)| *broker).collect();
+            differences.push(format!("{name} has replicas on {brokers:?} only"));
+        }
         if replicas.iter().any(|(_, c)| *c != replicas[0].1) {
             differences.push(format!("replicas of {name} differ: {replicas:?}"));
         }

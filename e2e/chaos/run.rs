@@ -13,7 +13,7 @@ use taffrail_e2e::admin::Admin;
 use taffrail_e2e::history::anomaly::Report;
 use taffrail_e2e::history::check::{VALUES_MAX, check};
 use taffrail_e2e::history::recorder::Recorder;
-use taffrail_e2e::wait::wait_until;
+use taffrail_e2e::wait::{patient, wait_until};
 
 use crate::bed::{Bed, BedSpec};
 use crate::churn::create_and_delete;
@@ -22,6 +22,7 @@ use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::health::wait_whole;
 use crate::interrupt;
+use crate::pace::Pace;
 use crate::producers::{ProducerSpec, produce};
 use crate::progress::{Gap, Progress};
 use crate::replicas::compare;
@@ -32,6 +33,16 @@ use crate::watcher::{watch, watch_group};
 /// What everything is written to.
 const TOPIC: &str = "load";
 const PARTITIONS: i32 = 6;
+const REPLICAS: i32 = 3;
+/// What all topics have. Timestamps may be as far from a broker's clock as they like: a clock that is wrong for a while would have
+/// records refused for good, whereupon librdkafka's idempotent producer begins a new epoch and numbers anew what it has under way.
+/// What stood in a log already then stands there twice, which is no fault of a broker.
+pub(crate) const TOPIC_CONFIG: &[(&str, &str)] = &[
+    ("min.insync.replicas", "2"),
+    ("retention.ms", "-1"),
+    ("message.timestamp.before.max.ms", "9223372036854775807"),
+    ("message.timestamp.after.max.ms", "9223372036854775807"),
+];
 /// Producers with idempotence, without, and members of the group.
 const IDEMPOTENT: u64 = 2;
 const SINGLE: u64 = 1;
@@ -44,6 +55,9 @@ const PAIRS: usize = 35;
 const PAIR_GAP: (Duration, Duration) = (Duration::ZERO, Duration::from_millis(1500));
 /// Between the end of one fault and the beginning of the next.
 const QUIET: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1200));
+/// No partition may go without an acknowledgement for longer, whatever is done to the cluster: faults last for some seconds, and
+/// clients find their way back in as many.
+const GAP_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -57,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) duration: Duration,
     /// How many faults at most.
     pub(crate) count: u64,
+    /// Records to be acknowledged between two faults, in every partition some.
+    pub(crate) between: u64,
     /// Records per second.
     pub(crate) rate: u64,
     /// Whether records are flushed before they are acknowledged.
@@ -72,6 +88,8 @@ pub(crate) struct Outcome {
     pub(crate) replicas: usize,
     pub(crate) elections: u64,
     pub(crate) gap: Gap,
+    /// Whether a signal ended the run before its time.
+    pub(crate) interrupted: bool,
     /// What must not have happened and is no matter of the history.
     pub(crate) failures: Vec<String>,
 }
@@ -117,8 +135,7 @@ struct Tormented {
 fn torment(plan: &Plan, bed: &mut Bed, recorder: &Arc<Recorder>) -> Result<Tormented> {
     wait_whole(bed, START_LIMIT)?;
     let bootstrap = bed.addresses().join(",");
-    let topic_config = [("min.insync.replicas", "2"), ("retention.ms", "-1")];
-    Admin::connect(&bootstrap)?.create_topic(TOPIC, PARTITIONS, 3, &topic_config)?;
+    Admin::connect(&bootstrap)?.create_topic(TOPIC, PARTITIONS, REPLICAS, TOPIC_CONFIG)?;
     let progress = Arc::new(Progress::new(usize::try_from(PARTITIONS)?));
     let reading = ConsumerSpec {
         bootstrap: bootstrap.clone(),
@@ -131,9 +148,9 @@ fn torment(plan: &Plan, bed: &mut Bed, recorder: &Arc<Recorder>) -> Result<Torme
         Ok(progress.acknowledged() > plan.rate)
     })?;
     progress.restart_clocks();
-    let start = Instant::now();
     let mut tormentor = Tormentor {
         plan,
+        pace: Pace::new(plan.duration, plan.count),
         dice: Dice::new(plan.seed),
         deck: Vec::new(),
         recorder: Arc::clone(recorder),
@@ -141,13 +158,17 @@ fn torment(plan: &Plan, bed: &mut Bed, recorder: &Arc<Recorder>) -> Result<Torme
         faults: BTreeMap::new(),
         topics: 0,
     };
-    while !tormentor.is_done(start) {
-        if let Err(error) = tormentor.round(bed) {
+    while !tormentor.is_done() {
+        let Err(error) = tormentor.round(bed) else {
+            continue;
+        };
+        progress.fail(format!("{error:#}"));
+        if let Err(error) = tormentor.start_all_anew(bed) {
             progress.fail(format!("{error:#}"));
-            tormentor.start_all_anew(bed)?;
+            break;
         }
     }
-    let faults = tormentor.faults;
+    let (pace, faults) = (tormentor.pace, tormentor.faults);
     progress.now("the end");
     progress.stop();
     for client in clients {
@@ -158,9 +179,11 @@ fn torment(plan: &Plan, bed: &mut Bed, recorder: &Arc<Recorder>) -> Result<Torme
         }
     }
     println!("reading everything back");
-    read_to_end(&reading, recorder)?;
+    if let Err(error) = read_to_end(&reading, recorder) {
+        progress.fail(format!("not everything can be read back: {error:#}"));
+    }
     Ok(Tormented {
-        took: start.elapsed(),
+        took: pace.elapsed(),
         faults,
         progress,
     })
@@ -223,6 +246,7 @@ fn start_clients(
 /// Carries out the schedule.
 struct Tormentor<'a> {
     plan: &'a Plan,
+    pace: Pace,
     dice: Dice,
     /// Kinds still to come before each comes again; the next one last.
     deck: Vec<FaultKind>,
@@ -233,13 +257,13 @@ struct Tormentor<'a> {
 }
 
 impl Tormentor<'_> {
-    fn is_done(&self, start: Instant) -> bool {
-        let count: u64 = self.faults.values().sum();
-        let all_once = self.plan.once && count >= self.plan.faults.len() as u64;
-        interrupt::came()
-            || all_once
-            || count >= self.plan.count
-            || start.elapsed() >= self.plan.duration
+    fn count(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    fn is_done(&self) -> bool {
+        let all_once = self.plan.once && self.count() >= self.plan.faults.len() as u64;
+        interrupt::came() || all_once || self.pace.is_over(self.count())
     }
 
     /// One fault or two at once, healing, and some quiet.
@@ -275,14 +299,33 @@ impl Tormentor<'_> {
         let healed = healing.elapsed();
         self.recorder.note("whole");
         println!(
-            "{:8.1} s  {words}; whole {:.1} s later; {} acknowledged",
+            "{:8.1} s  {words}; whole {:.1} s later; {} acknowledged; {}",
             Duration::from_millis(self.recorder.ms()).as_secs_f64(),
             healed.as_secs_f64(),
-            self.progress.acknowledged()
+            self.progress.acknowledged(),
+            self.pace.words(self.count())
         );
+        self.wait_for_records()
+            .with_context(|| format!("after {words}"))?;
         let quiet = self.dice.between(QUIET.0, QUIET.1);
         interrupt::sleep(quiet);
         Ok(())
+    }
+
+    /// What was just recovered is used before it is tormented again.
+    fn wait_for_records(&self) -> Result<()> {
+        if self.plan.between == 0 {
+            return Ok(());
+        }
+        let (whole, wanted) = (
+            Instant::now(),
+            self.progress.acknowledged() + self.plan.between,
+        );
+        wait_until("records to be acknowledged", GAP_LIMIT, || {
+            let enough = self.progress.acknowledged() >= wanted
+                && self.progress.all_acknowledged_after(whole);
+            Ok(enough || interrupt::came())
+        })
     }
 
     /// Brokers that ended by themselves must not have, and are started again.
@@ -326,18 +369,20 @@ impl Tormentor<'_> {
     fn begin(&mut self, kind: FaultKind, bed: &mut Bed, undo: &mut Vec<Undo>) -> Result<String> {
         self.progress.now(kind.name());
         self.recorder.note(format!("{} begins", kind.name()));
-        let (words, after) = begin(kind, TOPIC, PARTITIONS, &mut self.dice, bed)
+        let begun = begin(kind, TOPIC, PARTITIONS, &mut self.dice, bed)
             .with_context(|| format!("cannot begin {}", kind.name()))?;
-        undo.push(after);
+        undo.push(begun.undo);
         if kind == FaultKind::Topics {
             self.topics += 1;
             create_and_delete(self.topics, &bed.addresses(), &self.recorder)
                 .context("topics cannot be created and deleted while all is well")?;
         }
-        self.recorder.note(&words);
-        self.progress.now(&words);
-        *self.faults.entry(kind.name()).or_default() += 1;
-        Ok(words)
+        self.recorder.note(&begun.words);
+        self.progress.now(&begun.words);
+        if begun.took_effect {
+            *self.faults.entry(kind.name()).or_default() += 1;
+        }
+        Ok(begun.words)
     }
 
     fn draw(&mut self) -> FaultKind {
@@ -368,10 +413,25 @@ impl Tormentor<'_> {
 /// Ends the brokers and judges what the clients saw and what the disks hold.
 fn judge(tormented: Tormented, bed: &mut Bed, recorder: &Recorder) -> Result<Outcome> {
     let (gap, elections, mut failures) = tormented.progress.outcome();
+    if gap.length > patient(GAP_LIMIT) {
+        let seconds = gap.length.as_secs_f64();
+        failures.push(format!(
+            "a partition had no acknowledgement for {seconds:.1} s ({})",
+            gap.during
+        ));
+    }
     let everybody: Vec<usize> = (0..bed.brokers()).collect();
     bed.kill(&everybody)?;
-    let (replicas, differences) = compare(bed, TOPIC)?;
-    failures.extend(differences);
+    let replicas = match compare(bed, TOPIC, PARTITIONS, usize::try_from(REPLICAS)?) {
+        Ok((replicas, differences)) => {
+            failures.extend(differences);
+            replicas
+        }
+        Err(error) => {
+            failures.push(format!("replicas cannot be compared: {error:#}"));
+            0
+        }
+    };
     let report = check(&recorder.finish()?, VALUES_MAX)?;
     Ok(Outcome {
         took: tormented.took,
@@ -380,6 +440,7 @@ fn judge(tormented: Tormented, bed: &mut Bed, recorder: &Recorder) -> Result<Out
         replicas,
         elections,
         gap,
+        interrupted: interrupt::came(),
         failures,
     })
 }

@@ -3,6 +3,7 @@
 //! Several runs cannot meet, since each has its own addresses and mounts. Root gets both; somebody else gets a network where the kernel
 //! lets users make namespaces; and where it does not, there are plain processes on loopback.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::process::Command;
@@ -55,15 +56,29 @@ fn unshare(flags: i32) -> io::Result<()> {
     }
 }
 
-/// Nothing that is mounted from now on is seen outside.
+/// Nothing that is mounted from now on is seen outside. Among it is the memory that libfaketime shares by process id, of which
+/// killed processes leave some behind.
 fn keep_mounts() -> io::Result<()> {
-    let flags = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: the strings are literals with an end; no data is passed.
+    mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
+    match fs::exists("/dev/shm")? {
+        true => mount(c"tmpfs", c"/dev/shm", Some(c"tmpfs"), 0),
+        false => Ok(()),
+    }
+}
+
+fn mount(
+    source: &CStr,
+    target: &CStr,
+    file_system: Option<&CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let file_system = file_system.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: the strings end with a zero and outlive the call; no data is passed.
     let result = unsafe {
         libc::mount(
-            c"none".as_ptr(),
-            c"/".as_ptr(),
-            std::ptr::null(),
+            source.as_ptr(),
+            target.as_ptr(),
+            file_system,
             flags,
             std::ptr::null(),
         )

@@ -44,14 +44,42 @@ pub(crate) enum Undo {
     AllReplicas(i32, Vec<i32>),
 }
 
-/// Does something of this kind to some broker; gives what it was in words, and how to undo it.
+/// What was done.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// In words.
+    pub(crate) words: String,
+    pub(crate) undo: Undo,
+    /// Whether it met somebody: of two faults at once, the second one may find its broker dead.
+    pub(crate) took_effect: bool,
+}
+
+impl Begun {
+    fn new(words: impl Into<String>, undo: Undo) -> Self {
+        Self {
+            words: words.into(),
+            undo,
+            took_effect: true,
+        }
+    }
+
+    fn only_if(mut self, took_effect: bool) -> Self {
+        self.took_effect = took_effect;
+        if !took_effect {
+            self.words += ", in vain";
+        }
+        self
+    }
+}
+
+/// Does something of this kind to some broker.
 pub(crate) fn begin(
     kind: FaultKind,
     topic: &str,
     partitions: i32,
     dice: &mut Dice,
     bed: &mut Bed,
-) -> Result<(String, Undo)> {
+) -> Result<Begun> {
     let brokers = bed.brokers();
     let order = dice.order(brokers);
     let (one, other) = (order[0], order[1]);
@@ -59,50 +87,51 @@ pub(crate) fn begin(
     let name = kind.name();
     let done = match kind {
         FaultKind::Kill => {
-            bed.kill(&[one])?;
-            (format!("{name} broker {one}"), Undo::Start(vec![one]))
+            let killed = bed.kill(&[one])?;
+            Begun::new(format!("{name} broker {one}"), Undo::Start(vec![one]))
+                .only_if(!killed.is_empty())
         }
         FaultKind::KillAll => {
             bed.kill(&everybody)?;
-            (name.to_owned(), Undo::Start(order))
+            Begun::new(name, Undo::Start(order))
         }
         FaultKind::Pause => {
-            bed.signal(one, libc::SIGSTOP)?;
-            (format!("{name} broker {one}"), Undo::Continue(one))
+            let runs = bed.signal(one, libc::SIGSTOP)?;
+            Begun::new(format!("{name} broker {one}"), Undo::Continue(one)).only_if(runs)
         }
         FaultKind::PowerLoss => {
             bed.power_off(&[one])?;
-            (format!("{name} broker {one}"), Undo::PowerOn(vec![one]))
+            Begun::new(format!("{name} broker {one}"), Undo::PowerOn(vec![one]))
         }
         FaultKind::PowerLossAll => {
             bed.power_off(&everybody)?;
-            (name.to_owned(), Undo::PowerOn(order))
+            Begun::new(name, Undo::PowerOn(order))
         }
         FaultKind::OneWay => {
             bed.network()?.drop_from(one, Source::Broker(other))?;
             let words = format!("{name} broker {one} does not hear {other}");
-            (words, Undo::Reconnect(vec![one]))
+            Begun::new(words, Undo::Reconnect(vec![one]))
         }
-        FaultKind::Ring => (ring(&order, bed)?, Undo::Reconnect(everybody)),
+        FaultKind::Ring => Begun::new(ring(&order, bed)?, Undo::Reconnect(everybody)),
         FaultKind::Isolate => isolate(one, brokers, dice, bed)?,
         FaultKind::Reset => {
             bed.network()?.reset(one)?;
-            (format!("{name} broker {one}"), Undo::Reconnect(vec![one]))
+            Begun::new(format!("{name} broker {one}"), Undo::Reconnect(vec![one]))
         }
         FaultKind::SlowDisk => {
             bed.disk(one)?.throttle(SLOW)?;
-            (format!("{name} broker {one}"), Undo::Unthrottle(one))
+            Begun::new(format!("{name} broker {one}"), Undo::Unthrottle(one))
         }
         FaultKind::FullDisk => {
             bed.disk(one)?.fill()?;
-            (format!("{name} broker {one}"), Undo::Empty(one))
+            Begun::new(format!("{name} broker {one}"), Undo::Empty(one))
         }
         FaultKind::Clock => {
             let seconds =
                 i64::try_from(dice.below(2 * CLOCK_SECONDS))? - i64::try_from(CLOCK_SECONDS)?;
             bed.clock(one)?.jump(seconds)?;
             let words = format!("{name} broker {one} by {seconds} s");
-            (words, Undo::SetClock(one))
+            Begun::new(words, Undo::SetClock(one))
         }
         FaultKind::Restart => {
             for &id in &order {
@@ -111,7 +140,7 @@ pub(crate) fn begin(
                 }
                 wait_whole(bed, HEAL_LIMIT)?;
             }
-            (name.to_owned(), Undo::Nothing)
+            Begun::new(name, Undo::Nothing)
         }
         FaultKind::Reassign => {
             let partition = i32::try_from(dice.below(usize::try_from(partitions)?))?;
@@ -123,10 +152,9 @@ pub(crate) fn begin(
                 .addresses()
                 .iter()
                 .any(|address| wire::elect_preferred(address).is_ok());
-            let words = if asked { name } else { "elect, not accepted" };
-            (words.to_owned(), Undo::Nothing)
+            Begun::new(name, Undo::Nothing).only_if(asked)
         }
-        FaultKind::Topics => (name.to_owned(), Undo::Nothing),
+        FaultKind::Topics => Begun::new(name, Undo::Nothing),
     };
     Ok(done)
 }
@@ -136,7 +164,7 @@ pub(crate) fn end(undo: Undo, topic: &str, bed: &mut Bed) -> Result<()> {
     match undo {
         Undo::Nothing => Ok(()),
         Undo::Start(ids) => ids.into_iter().try_for_each(|id| bed.run(id)),
-        Undo::Continue(id) => bed.signal(id, libc::SIGCONT),
+        Undo::Continue(id) => bed.signal(id, libc::SIGCONT).map(drop),
         Undo::PowerOn(ids) => bed.power_on(&ids),
         Undo::Reconnect(ids) => ids.into_iter().try_for_each(|id| bed.network()?.heal(id)),
         Undo::Unthrottle(id) => bed.disk(id)?.throttle(0),
@@ -167,7 +195,7 @@ fn ring(order: &[usize], bed: &Bed) -> Result<String> {
     Ok(format!("ring {order:?}"))
 }
 
-fn isolate(one: usize, brokers: usize, dice: &mut Dice, bed: &Bed) -> Result<(String, Undo)> {
+fn isolate(one: usize, brokers: usize, dice: &mut Dice, bed: &Bed) -> Result<Begun> {
     let network = bed.network()?;
     let from_brokers = dice.percent(80);
     let from_clients = !from_brokers || dice.percent(40);
@@ -186,11 +214,11 @@ fn isolate(one: usize, brokers: usize, dice: &mut Dice, bed: &Bed) -> Result<(St
         (false, _) => "clients",
     };
     let words = format!("isolate broker {one} from {from}");
-    Ok((words, Undo::Reconnect((0..brokers).collect())))
+    Ok(Begun::new(words, Undo::Reconnect((0..brokers).collect())))
 }
 
 /// Takes one replica away, or with more than three brokers moves the partition; to be undone by three replicas in another order.
-fn reassign(topic: &str, partition: i32, order: &[usize], bed: &Bed) -> Result<(String, Undo)> {
+fn reassign(topic: &str, partition: i32, order: &[usize], bed: &Bed) -> Result<Begun> {
     let ids: Vec<i32> = order
         .iter()
         .map(|id| i32::try_from(*id))
@@ -202,12 +230,8 @@ fn reassign(topic: &str, partition: i32, order: &[usize], bed: &Bed) -> Result<(
         .addresses()
         .iter()
         .any(|address| wire::reassign(address, topic, partition, replicas.clone()).is_ok());
-    let words = if accepted {
-        format!("reassign {topic}/{partition} to {replicas:?}")
-    } else {
-        "reassign, not accepted".to_owned()
-    };
-    Ok((words, Undo::AllReplicas(partition, back)))
+    let words = format!("reassign {topic}/{partition} to {replicas:?}");
+    Ok(Begun::new(words, Undo::AllReplicas(partition, back)).only_if(accepted))
 }
 
 fn must_reassign(
