@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use taffrail_sim::{Kind, Plan, threads};
 
-const USAGE: &str = "taffrail-sim [--seed FIRST] [--seeds COUNT] [--steps STEPS] [--without KIND,...] [--threads COUNT] \
+const USAGE: &str = "taffrail-sim [--seed FIRST] [--seeds COUNT] [--steps STEPS] [--without KIND,...] [--only disks] [--threads COUNT] \
                      [--shrink yes|no] [--log FILTER] [--mutant NAME] [--mutants SEEDS_MAX]";
 
 /// What is to be run.
@@ -14,6 +14,8 @@ pub(crate) struct Arguments {
     pub(crate) seeds: u64,
     /// What every seed has.
     pub(crate) plan: Plan,
+    /// Whether only seeds with faults of disks are run.
+    pub(crate) only_disks: bool,
     pub(crate) threads: usize,
     /// Whether failures are made smaller.
     pub(crate) shrink: bool,
@@ -29,6 +31,7 @@ impl Arguments {
             seed: 0,
             seeds: 1,
             plan: Plan::new(0, taffrail_sim::STEPS),
+            only_disks: false,
             threads: threads(),
             shrink: true,
             log: None,
@@ -49,6 +52,10 @@ impl Arguments {
                 "--seeds" => arguments.seeds = number()?,
                 "--steps" => arguments.plan.steps = u32::try_from(number()?).context("--steps")?,
                 "--threads" => arguments.threads = usize::try_from(number()?)?,
+                "--only" => {
+                    anyhow::ensure!(value == "disks", "--only {value}: only disks can be chosen");
+                    arguments.only_disks = true;
+                }
                 "--shrink" => arguments.shrink = value == "yes",
                 "--log" => arguments.log = Some(value),
                 "--without" => {

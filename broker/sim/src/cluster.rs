@@ -60,6 +60,8 @@ struct Broker {
     wall_offset_ms: Arc<AtomicI64>,
     /// Whether it is, or was, a part of the cluster.
     joined: bool,
+    /// Whether it went for good.
+    left: bool,
     life: Option<Life>,
 }
 
@@ -105,6 +107,7 @@ impl Cluster {
                 disk: SimDisk::new(random.next()),
                 wall_offset_ms: Arc::new(AtomicI64::new(random.below(2000) as i64)),
                 joined: id < brokers - late,
+                left: false,
                 life: None,
             })
             .collect();
@@ -138,10 +141,10 @@ impl Cluster {
         &self.brokers[broker].disk
     }
 
-    /// The brokers that are, or were, a part of the cluster.
+    /// The brokers that are a part of the cluster, up or down.
     pub(crate) fn joined(&self) -> Vec<usize> {
         (0..self.size())
-            .filter(|broker| self.brokers[*broker].joined)
+            .filter(|broker| self.brokers[*broker].joined && !self.brokers[*broker].left)
             .collect()
     }
 
@@ -152,6 +155,22 @@ impl Cluster {
             self.brokers[broker].joined = true;
             self.start(broker);
         }
+    }
+
+    /// A broker that is going down does not come back.
+    pub(crate) fn leave(&mut self, broker: usize) {
+        self.brokers[broker].left = true;
+        tracing::info!(broker, "leaves for good");
+    }
+
+    /// Whether a broker went for good.
+    pub(crate) fn has_left(&self, broker: usize) -> bool {
+        self.brokers[broker].left
+    }
+
+    /// Whether a broker votes on the metadata.
+    pub(crate) fn votes(&self, broker: usize) -> bool {
+        broker < self.voters
     }
 
     /// A machine's wall clock jumps: from now on it is off by so much.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::client::ReadBack;
 use crate::cluster::Cluster;
+use crate::faults::rotten_file;
 use crate::history::{Event, History, PartitionName};
 use crate::observation::{Observation, ReplicaLog, StoredBatch};
 
@@ -20,6 +21,11 @@ pub(crate) fn not_healed(cluster: &Cluster, history: &History) -> Option<String>
     if let Some(missing) = not_ready(cluster) {
         return Some(missing);
     }
+    for broker in cluster.joined() {
+        if let Some(file) = rotten_file(cluster.disk(broker)) {
+            return Some(format!("{file} of broker {broker} is still damaged"));
+        }
+    }
     let seen = Observation::of_states(cluster, history);
     let index = seen.newest()?.metadata_index;
     for state in &seen.states {
@@ -30,6 +36,9 @@ pub(crate) fn not_healed(cluster: &Cluster, history: &History) -> Option<String>
             ));
         }
         for (name, entry) in Observation::partitions(state) {
+            if let Some(damage) = entry.local.as_ref().and_then(|local| local.damage) {
+                return Some(format!("{name} on broker {} is {damage}", state.broker_id));
+            }
             if entry.leader.is_none() || entry.isr.len() < entry.replicas.len() {
                 return Some(format!(
                     "{name}: leader {:?}, ISR {:?} of {:?}",

@@ -17,8 +17,10 @@ use taffrail_log::{DirEntry, Disk, DiskFile, Space};
 use crate::random::Random;
 use crate::trace;
 use inode::{File, Folder, NameChange};
+use trouble::AMPLE;
 
 mod inode;
+mod trouble;
 
 const ROOT: u64 = 0;
 
@@ -82,6 +84,10 @@ struct State {
     locks: BTreeSet<PathBuf>,
     faults: Vec<Fault>,
     capacity: u64,
+    /// Bytes that changed by themselves and are still so: files and positions.
+    rot: BTreeSet<(u64, usize)>,
+    /// Injected failures that came so far.
+    failures: u64,
     /// Name changes since files without a name were last looked for.
     changes: u32,
 }
@@ -106,7 +112,9 @@ impl SimDisk {
             inodes,
             locks: BTreeSet::new(),
             faults: Vec::new(),
-            capacity: 1 << 40,
+            capacity: AMPLE,
+            rot: BTreeSet::new(),
+            failures: 0,
             changes: 0,
         };
         SimDisk {
@@ -131,34 +139,6 @@ impl SimDisk {
     /// The process is killed: everything written stays. Open files and locks are gone.
     pub fn kill(&self) {
         self.state().end_process();
-    }
-
-    /// Puts a failure in the way of calls to come.
-    pub fn inject(&self, fault: Fault) {
-        self.state().faults.push(fault);
-    }
-
-    /// Takes all failures away that have not come yet.
-    pub fn clear_faults(&self) {
-        self.state().faults.clear();
-    }
-
-    /// Sets the size of the volume, in bytes; writes beyond it find no room.
-    pub fn set_capacity(&self, bytes: u64) {
-        self.state().capacity = bytes;
-    }
-
-    /// Changes one byte of a file on the disk, as a failing medium does.
-    pub fn flip_bit(&self, path: &Path, position: usize, bit: u8) -> io::Result<()> {
-        let mut state = self.state();
-        let inode = state.resolve(path)?;
-        let file = state.file(inode)?;
-        for bytes in [&mut file.content, &mut file.durable] {
-            if let Some(byte) = bytes.get_mut(position) {
-                *byte ^= 1 << (bit & 7);
-            }
-        }
-        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -289,7 +269,7 @@ impl Disk for SimDisk {
         let state = self.state();
         Ok(Space {
             total: state.capacity,
-            usable: state.capacity.saturating_sub(state.used()),
+            usable: state.room(),
         })
     }
 }
@@ -329,7 +309,7 @@ impl DiskFile for SimFile {
         let failed = state.fail_if_due(Call::Write, &self.path);
         let length = state.file(self.inode)?.content.len();
         let growth = (start + bytes.len()).saturating_sub(length) as u64;
-        let room = state.capacity.saturating_sub(state.used());
+        let room = state.room();
         let result = match failed {
             Ok(()) if growth > room => Err(io::ErrorKind::StorageFull.into()),
             result => result,
@@ -337,9 +317,15 @@ impl DiskFile for SimFile {
         // Of a write that fails, some bytes may be there.
         let written = match &result {
             Ok(()) => bytes.len(),
-            Err(_) => state.random.index_below(bytes.len() + 1),
+            Err(_) => {
+                let there_is = (length as u64).saturating_add(room);
+                let fits = usize::try_from(there_is).unwrap_or(usize::MAX);
+                let fits = fits.saturating_sub(start).min(bytes.len());
+                state.random.index_below(fits + 1)
+            }
         };
         state.file(self.inode)?.write(&bytes[..written], start);
+        state.mend(self.inode, start..start + written);
         result
     }
 
@@ -352,6 +338,7 @@ impl DiskFile for SimFile {
         state.fail_if_due(Call::Change, &self.path)?;
         let length = usize::try_from(length).map_err(io::Error::other)?;
         state.file(self.inode)?.set_length(length);
+        state.mend(self.inode, length..usize::MAX);
         Ok(())
     }
 
@@ -391,30 +378,11 @@ impl State {
     fn end_process(&mut self) {
         self.generation += 1;
         self.locks.clear();
-    }
-
-    fn fail_if_due(&mut self, call: Call, path: &Path) -> io::Result<()> {
-        let path = path.to_string_lossy();
-        for fault in &mut self.faults {
-            if fault.call != call || fault.times == 0 || !path.contains(&fault.path_contains) {
-                continue;
+        for inode in self.inodes.values_mut() {
+            if let Inode::File(file) = inode {
+                file.handles = 0;
             }
-            if fault.after > 0 {
-                fault.after -= 1;
-                continue;
-            }
-            fault.times -= 1;
-            return Err(fault.kind.into());
         }
-        Ok(())
-    }
-
-    fn used(&self) -> u64 {
-        let files = self.inodes.values().map(|inode| match inode {
-            Inode::File(file) => file.content.len() as u64,
-            Inode::Folder(_) => 0,
-        });
-        files.sum()
     }
 
     fn resolve(&self, path: &Path) -> io::Result<u64> {

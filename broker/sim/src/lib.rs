@@ -27,7 +27,7 @@ mod simulation;
 mod trace;
 
 pub use disk::{Call, Fault, SimDisk, SimFile, SimLock};
-pub use faults::{Kind, Kinds, Profile};
+pub use faults::{Kind, Kinds, Profile, Troubles};
 pub use log_time::SimulatedTime;
 pub use regressions::REGRESSIONS;
 pub use runner::{Going, Outcome, run_all, threads};

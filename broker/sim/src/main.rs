@@ -7,7 +7,7 @@ mod mutants;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use taffrail_sim::{Failure, Going, Plan, SimulatedTime, run_all, shrink};
+use taffrail_sim::{Failure, Going, Plan, Profile, SimulatedTime, Troubles, run_all, shrink};
 use tracing_subscriber::EnvFilter;
 
 use arguments::Arguments;
@@ -39,7 +39,10 @@ fn run_seeds(arguments: &Arguments) -> ExitCode {
     let begun = Instant::now();
     let mut told = begun;
     let (mut done, mut acknowledged, mut failures) = (0, 0, Vec::new());
-    let plans = (arguments.seed..arguments.seed + arguments.seeds).map(|seed| Plan {
+    let mut troubles = Troubles::default();
+    let wanted = |seed: &u64| !arguments.only_disks || Profile::of_seed(*seed) == Profile::Disks;
+    let seeds = (arguments.seed..).filter(wanted);
+    let plans = seeds.take(arguments.seeds as usize).map(|seed| Plan {
         seed,
         ..arguments.plan
     });
@@ -48,6 +51,7 @@ fn run_seeds(arguments: &Arguments) -> ExitCode {
         match outcome {
             Ok(report) => {
                 acknowledged += report.acknowledged;
+                troubles += report.troubles;
                 if arguments.seeds == 1 {
                     println!("{report:?}");
                 }
@@ -65,6 +69,7 @@ fn run_seeds(arguments: &Arguments) -> ExitCode {
     });
     tell(done, arguments.seeds, failures.len(), begun.elapsed());
     println!("{acknowledged} batches were acknowledged");
+    println!("{troubles}");
     if failures.is_empty() {
         return ExitCode::SUCCESS;
     }

@@ -128,13 +128,17 @@ fn replica_log(
     name: &PartitionName,
     partition: &PartitionEntry,
 ) -> Option<ReplicaLog> {
+    // What stands in a failed directory counts again once the broker has started on it.
     let local = partition.local.as_ref()?;
+    if local.role == "offline" {
+        return None;
+    }
     let folder = format!("{}-{}", name.topic, name.partition);
     let folders = LOG_DIRECTORIES.map(|directory| Path::new(directory).join(&folder));
     // One of the same name may be of a topic that is no more.
     let is_of_topic = |folder: &PathBuf| {
-        let metadata = disk.read(&folder.join("partition.metadata"));
-        metadata.is_ok_and(|text| String::from_utf8_lossy(&text).contains(&name.topic_id))
+        let metadata = disk.peek(&folder.join("partition.metadata"));
+        metadata.is_some_and(|text| String::from_utf8_lossy(&text).contains(&name.topic_id))
     };
     let (folder, mut entries) = (folders.into_iter())
         .filter(is_of_topic)
@@ -142,7 +146,12 @@ fn replica_log(
     entries.sort();
     let mut batches: Vec<StoredBatch> = Vec::new();
     for entry in entries.iter().filter(|entry| entry.name.ends_with(".log")) {
-        let bytes = disk.read(&folder.join(&entry.name)).ok()?;
+        let path = folder.join(&entry.name);
+        // What is in it nobody promises until it is fetched anew.
+        if disk.is_rotten(&path) {
+            return None;
+        }
+        let bytes = disk.peek(&path)?;
         for batch in Batches::new(&bytes) {
             let Ok((header, range)) = batch else { break };
             let next = batches.last().map(|batch| batch.last_offset() + 1);

@@ -16,7 +16,7 @@ use crate::client::{self, Administration, Client, ClientEnv, Producing};
 use crate::cluster::Cluster;
 use crate::convergence;
 use crate::executor::text_of;
-use crate::faults::{Faults, Kinds, Profile};
+use crate::faults::{Faults, Kind, Kinds, Profile, RESERVE_BYTES, Troubles};
 use crate::history::History;
 use crate::invariants::{self, Invariant};
 use crate::network::Machine;
@@ -93,6 +93,8 @@ pub struct Report {
     pub plan: Plan,
     /// Which faults there were.
     pub profile: Profile,
+    /// What became of its disks and who left.
+    pub troubles: Troubles,
     /// How many brokers there were.
     pub brokers: u32,
     /// Acknowledged batches.
@@ -201,10 +203,21 @@ impl Simulation {
     fn new(plan: Plan) -> Simulation {
         let mut random = Random::new(plan.seed);
         let profile = Profile::of_seed(plan.seed);
-        let shape = Shape::draw(&mut random);
+        let mut shape = Shape::draw(&mut random);
         let mut settings = ConfigMap::new();
         if profile == Profile::FlushedPowerLoss {
             settings.insert("taffrail.flush".to_owned(), "ack".to_owned());
+        }
+        if profile == Profile::Disks {
+            // Old bytes are in closed segments, and are looked through as soon as they can be.
+            let small = shape.configs.entry("internal.segment.bytes".to_owned());
+            small.or_insert_with(|| "8192".to_owned());
+            for (name, value) in [
+                ("taffrail.scrub.interval.ms", 3_000),
+                ("taffrail.disk.reserve.bytes", RESERVE_BYTES),
+            ] {
+                settings.insert(name.to_owned(), value.to_string());
+            }
         }
         let cluster = Cluster::new(shape.brokers, shape.late, &settings, random.fork());
         let history = History::default();
@@ -223,6 +236,8 @@ impl Simulation {
             topic: TOPIC,
             partitions: shape.partitions,
             passing: false,
+            rot: profile == Profile::Disks,
+            repeats: profile == Profile::Disks && !plan.without.contains(Kind::Repeat),
         };
         let faults = Faults::new(profile, plan.without, random.fork());
         Simulation {
@@ -250,6 +265,7 @@ impl Simulation {
             self.pass(pause)?;
             self.look(true)?;
             self.faults.disturb(&mut self.cluster);
+            self.faults.let_go(&mut self.cluster);
             self.wait_for_stop()?;
         }
         self.step = None;
@@ -259,6 +275,7 @@ impl Simulation {
         Ok(Report {
             plan: self.plan,
             profile: self.profile,
+            troubles: self.faults.disks.seen,
             brokers: self.shape.brokers,
             acknowledged: self.history.acknowledgements(),
             events: self.history.len(),
@@ -331,6 +348,10 @@ impl Simulation {
             let env = self.client_env();
             executor.spawn(group, client::take_part(env, "members".to_owned()));
         }
+        if self.profile == Profile::Disks {
+            let env = self.client_env();
+            executor.spawn(group, client::retire(env, self.faults.leaving.clone()));
+        }
         if self.shape.changes {
             self.start_changes();
         }
@@ -343,12 +364,13 @@ impl Simulation {
         let administration = Administration {
             passing: PASSING_TOPIC,
             // Of fewer replicas none may be left that had a record when the power failed.
-            replication_min: if self.profile == Profile::PowerLoss {
+            replication_min: if matches!(self.profile, Profile::PowerLoss | Profile::Disks) {
                 3
             } else {
                 1
             },
             brokers: self.shape.brokers,
+            leaving: self.faults.leaving.clone(),
             stopping: Arc::clone(&self.peace),
         };
         let env = self.client_env();
@@ -413,7 +435,9 @@ impl Simulation {
             return Err(Wrong::new("panic", panic));
         }
         for broker in self.cluster.joined() {
-            if let Some(reason) = self.cluster.failure(broker) {
+            if let Some(reason) = self.cluster.failure(broker)
+                && !self.faults.accept_end(&mut self.cluster, broker)
+            {
                 return Err(Wrong::new(
                     "a broker gave up",
                     format!("{broker}: {reason}"),

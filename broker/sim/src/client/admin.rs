@@ -18,6 +18,7 @@ use taffrail_protocol::messages::delete_topics_request::{DeleteTopicState, Delet
 use taffrail_protocol::messages::elect_leaders_request::ElectLeadersRequest;
 
 use super::{Client, ClientEnv};
+use crate::faults::Leaving;
 
 /// How long the brokers may take, and how long the client waits.
 const TIMEOUT_MS: i32 = 3_000;
@@ -36,6 +37,8 @@ pub(crate) struct Administration {
     pub replication_min: u64,
     /// How many brokers there may be to move replicas to.
     pub brokers: u32,
+    /// Who gets no more replicas.
+    pub leaving: Leaving,
     /// Whether to come to an end.
     pub stopping: Arc<AtomicBool>,
 }
@@ -115,6 +118,8 @@ impl Admin {
 
     async fn move_replicas(&mut self) -> Option<i16> {
         let mut brokers: Vec<i32> = (0..self.administration.brokers as i32).collect();
+        let leaving = self.administration.leaving.broker();
+        brokers.retain(|broker| leaving != Some(*broker as usize));
         let mut replicas = Vec::new();
         for _ in 0..3 {
             let index = self.env.below(brokers.len() as u64) as usize;

@@ -120,6 +120,7 @@ impl Consumer {
         let bytes = answer.records.bytes(&frame).unwrap_or_default();
         let records = match records_of(bytes, position) {
             Ok(records) => records,
+            Err(_) if self.env.rot => return false,
             Err(error) => {
                 let what = format!("records of {name} from {position} on: {error}");
                 let error = "unreadable".to_owned();

@@ -7,6 +7,7 @@ mod consumer;
 mod member;
 mod producer;
 mod read_back;
+mod retirer;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,6 +26,7 @@ pub(crate) use consumer::consume;
 pub(crate) use member::take_part;
 pub(crate) use producer::{Producing, produce};
 pub(crate) use read_back::{ReadBack, read_back};
+pub(crate) use retirer::retire;
 
 use crate::executor::{Executor, Group, lock};
 use crate::history::{Event, History, PartitionName};
@@ -35,6 +37,8 @@ use crate::random::Random;
 const PREFIX: usize = 4;
 /// How long a client waits for an answer that needs no wait.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How late a repeated request is at most.
+const REPEAT_MS_MAX: u64 = 2_000;
 /// FindCoordinator's key type of groups.
 const GROUP_KEY: i8 = 0;
 
@@ -63,6 +67,10 @@ pub(crate) struct ClientEnv {
     pub partitions: i32,
     /// Whether the topic comes and goes. Then it is only asked for by id.
     pub passing: bool,
+    /// Whether bytes may change on disks: what a consumer cannot read it asks for again.
+    pub rot: bool,
+    /// Whether a batch now and then arrives once more, on another connection.
+    pub repeats: bool,
 }
 
 impl ClientEnv {
@@ -182,6 +190,29 @@ impl Client {
         let answer = wire.call(request, version, patience).await?;
         self.wires.insert(address.clone(), wire);
         Ok(answer)
+    }
+
+    /// The same request comes to a broker once more on a connection of its own, some time later or earlier; nobody waits
+    /// for the answer.
+    pub(crate) fn repeat<R: Request>(&self, address: &(String, u16), request: &R, version: i16) {
+        let Ok(frame) = encode_request(1, Some("sim"), request, version) else {
+            return;
+        };
+        let (env, (host, port)) = (self.env.clone(), address.clone());
+        let delay = Duration::from_millis(env.below(REPEAT_MS_MAX));
+        self.env.executor.spawn(env.group, async move {
+            env.executor.sleep(delay).await;
+            let connected = env.network.connect(env.machine, &host, port).await;
+            if let Ok(socket) = connected
+                && socket.send(frame).is_ok()
+            {
+                tokio::select! {
+                    biased;
+                    _ = socket.receive() => {}
+                    () = env.executor.sleep(PATIENCE) => {}
+                }
+            }
+        });
     }
 
     /// Asks any broker.

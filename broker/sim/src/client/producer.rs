@@ -22,6 +22,8 @@ const FILLING_MAX: u64 = 900;
 /// Records of every batch, and bytes of every record, where all are alike.
 const UNIFORM_RECORDS: u64 = 2;
 const UNIFORM_BYTES: usize = 300;
+/// How many of a hundred requests arrive twice.
+const REPEATS_PERCENT: u64 = 10;
 /// How often a batch is sent to a topic that comes and goes.
 const PASSING_TRIES_MAX: u32 = 3;
 
@@ -185,6 +187,9 @@ impl Producer {
             }],
             ..ProduceRequest::default()
         };
+        if self.env.repeats && self.env.chance(REPEATS_PERCENT) {
+            self.client.repeat(&leader.address, &request, version);
+        }
         let called = self
             .client
             .call(&leader.address, &request, version, PATIENCE);

@@ -15,6 +15,42 @@ fn write(disk: &SimDisk, path: &str, bytes: &[u8]) -> SimFile {
 }
 
 #[test]
+fn a_flipped_bit_is_rot_until_its_byte_is_written_again_or_cut_off() {
+    let disk = SimDisk::new(1);
+    let path = Path::new("/file");
+    let file = write(&disk, "/file", b"whole");
+    for mend in [0, 1] {
+        disk.flip_bit(path, 2, 0).expect("there");
+        assert!(disk.is_rotten(path));
+        assert_eq!(disk.peek(path).expect("there"), b"whnle");
+        file.write_all_at(b"wh", 0).expect("room");
+        assert!(disk.is_rotten(path), "another byte was written");
+        match mend {
+            0 => file.write_all_at(b"o", 2).expect("room"),
+            _ => file.set_length(2).expect("no fault"),
+        }
+        assert!(!disk.is_rotten(path));
+    }
+}
+
+#[test]
+fn a_full_volume_has_room_again_when_a_file_is_removed_and_closed() {
+    let disk = SimDisk::new(1);
+    let old = write(&disk, "/old", b"12345");
+    disk.set_capacity(disk.used() + 1);
+    let new = write(&disk, "/new", b"6");
+    let full = new.write_all_at(b"7", 1).expect_err("no room");
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    disk.remove_file(Path::new("/old")).expect("there");
+    assert_eq!(disk.used(), 6, "it is still open");
+    drop(old);
+    assert_eq!(disk.used(), 1);
+    new.write_all_at(b"7", 1).expect("room");
+    disk.restore_capacity();
+    new.write_all_at(&[8; 1000], 1).expect("room");
+}
+
+#[test]
 fn what_was_synced_survives_and_the_rest_may_not() {
     let mut lost_name = 0;
     let mut lost_content = 0;

@@ -19,11 +19,17 @@ pub enum Kind {
     Clock,
     /// A broker joins.
     Join,
+    /// One of a broker's log directories fails, its volume fills up, or an old byte changes.
+    Disk,
+    /// A broker is left without replicas and goes for good.
+    Leave,
+    /// A batch arrives once more on another connection.
+    Repeat,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Down,
         Kind::Reboot,
         Kind::Pause,
@@ -32,6 +38,9 @@ impl Kind {
         Kind::Slow,
         Kind::Clock,
         Kind::Join,
+        Kind::Disk,
+        Kind::Leave,
+        Kind::Repeat,
     ];
 
     /// What it is called on the command line.
@@ -45,6 +54,9 @@ impl Kind {
             Kind::Slow => "slow",
             Kind::Clock => "clock",
             Kind::Join => "join",
+            Kind::Disk => "disk",
+            Kind::Leave => "leave",
+            Kind::Repeat => "repeat",
         }
     }
 }

@@ -11,9 +11,14 @@ use crate::history::PartitionName;
 use crate::observation::Observation;
 use crate::random::Random;
 
+mod disks;
 mod kind;
+mod leaving;
 
+pub use disks::Troubles;
+pub(crate) use disks::{Disks, RESERVE_BYTES, rotten_file};
 pub use kind::{Kind, Kinds};
+pub(crate) use leaving::Leaving;
 
 /// How far a wall clock is ahead at most: less than what anything is kept for.
 const WALL_AHEAD_MS_MAX: i64 = 2 * 24 * 3600 * 1000;
@@ -33,6 +38,8 @@ pub enum Profile {
     FlushedPowerLoss,
     /// Nothing goes down; the network alone is bad.
     Network,
+    /// As `Kills`, and disks fail, fill up and rot, each on one broker at a time; brokers leave, and batches arrive twice.
+    Disks,
 }
 
 impl Profile {
@@ -43,7 +50,7 @@ impl Profile {
             1 | 5 => Profile::Kills,
             2 | 6 => Profile::FlushedPowerLoss,
             3 => Profile::Network,
-            _ => Profile::Kills,
+            _ => Profile::Disks,
         }
     }
 }
@@ -61,6 +68,10 @@ pub(crate) struct Faults {
     unproven: BTreeMap<i32, Unproven>,
     /// Brokers that stand still, and until when.
     paused: BTreeMap<usize, Instant>,
+    /// What is wrong with disks.
+    pub(crate) disks: Disks,
+    /// Who is to go for good.
+    pub(crate) leaving: Leaving,
 }
 
 #[derive(Debug)]
@@ -87,6 +98,8 @@ impl Faults {
             newest_index: -1,
             unproven: BTreeMap::new(),
             paused: BTreeMap::new(),
+            disks: Disks::default(),
+            leaving: Leaving::default(),
         }
     }
 
@@ -125,7 +138,10 @@ impl Faults {
         let Some(broker) = self.random.pick(&joined).copied() else {
             return;
         };
+        let of_disks = self.profile == Profile::Disks && self.random.chance(35);
         let kind = match self.random.below(100) {
+            0..80 if of_disks => Kind::Disk,
+            _ if of_disks => Kind::Leave,
             0..18 => Kind::Down,
             18..23 => Kind::Reboot,
             23..28 => Kind::Pause,
@@ -165,6 +181,17 @@ impl Faults {
             Kind::Slow => slow_down(cluster, broker, random),
             Kind::Clock => cluster.set_wall_offset(broker, draw_wall_offset(random)),
             Kind::Join => cluster.join_next(),
+            Kind::Disk => {
+                let mended = self.disks.act(cluster, broker, random);
+                if let Some(mended) = mended
+                    && self.take_down(cluster, mended, Ending::Kill)
+                {
+                    cluster.start(mended);
+                }
+            }
+            Kind::Leave => self.leaving.begin(cluster, random),
+            // It is the producers who do it.
+            Kind::Repeat => {}
         }
     }
 
@@ -175,8 +202,39 @@ impl Faults {
         for broker in std::mem::take(&mut self.paused).into_keys() {
             cluster.resume(broker);
         }
+        self.leaving.give_up(cluster);
+        if let Some(mended) = self.disks.make_peace(cluster)
+            && let Some(ended) = cluster.end(mended, Ending::Kill)
+        {
+            self.note_end(mended, ended);
+        }
         for broker in cluster.joined() {
             cluster.start(broker);
+        }
+    }
+
+    /// A broker gave up. Gives whether it may, for its disk is what it cannot do without; then it is down.
+    pub(crate) fn accept_end(&mut self, cluster: &mut Cluster, broker: usize) -> bool {
+        let accepted = self.disks.ends(broker);
+        if accepted && let Some(ended) = cluster.end(broker, Ending::Kill) {
+            self.disks.seen.gave_up += 1;
+            self.note_end(broker, ended);
+        }
+        accepted
+    }
+
+    /// Whoever was to go and holds nothing any more goes, in order.
+    pub(crate) fn let_go(&mut self, cluster: &mut Cluster) {
+        let Some(broker) = self.leaving.broker() else {
+            return;
+        };
+        let holds = |of: &Assigned| of.replicas.contains(&(broker as i32));
+        if cluster.has_left(broker) || self.partitions.values().any(holds) {
+            return;
+        }
+        if self.take_down(cluster, broker, Ending::Stop) {
+            self.disks.seen.left += 1;
+            cluster.leave(broker);
         }
     }
 
@@ -210,7 +268,7 @@ impl Faults {
     }
 
     fn draw_ending(&self, random: &mut Random) -> Ending {
-        let power = self.profile != Profile::Kills && random.chance(60);
+        let power = !matches!(self.profile, Profile::Kills | Profile::Disks) && random.chance(60);
         match (random.chance(25), power) {
             (true, true) => Ending::StopAndPowerLoss,
             (true, false) => Ending::Stop,
@@ -223,7 +281,7 @@ impl Faults {
     fn reboot(&mut self, cluster: &mut Cluster, broker: usize, random: &mut Random) {
         let ending = match self.profile {
             Profile::PowerLoss | Profile::FlushedPowerLoss => Ending::PowerLoss,
-            Profile::Kills | Profile::Network => Ending::Kill,
+            Profile::Kills | Profile::Network | Profile::Disks => Ending::Kill,
         };
         if !self.take_down(cluster, broker, ending) {
             return;
