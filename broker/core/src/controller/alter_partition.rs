@@ -156,6 +156,6 @@ impl Controller {
         let broker = self.image.broker(id);
         let joins = !old.isr.contains(&id);
         broker.is_some_and(|broker| broker.is_active() && (epoch.0 == -1 || broker.epoch == epoch))
-            && !(joins && self.is_impaired(id, partition))
+            && (!joins || self.is_known_fit(id, partition))
     }
 }

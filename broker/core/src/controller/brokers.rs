@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::election::BrokerChanges;
-use super::impaired::Impaired;
+use super::session::Report;
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation};
@@ -50,8 +50,8 @@ pub struct Heartbeat {
     pub want_fence: bool,
     /// It wants to leave in order.
     pub want_shutdown: bool,
-    /// Its replicas that are not fit, all of them each time.
-    pub impaired: Impaired,
+    /// Its replicas that are not fit, gathered after `metadata_index` was read.
+    pub report: Report,
 }
 
 /// What a broker learns from a heartbeat.
@@ -149,7 +149,7 @@ impl Controller {
             should_shutdown: false,
         };
         // Before anything that may make it a leader.
-        let mut records = self.take_impaired(&broker, &heartbeat.impaired);
+        let mut records = self.take_report(&broker, heartbeat);
         if !records.is_empty() {
             // What else it wishes waits for its next heartbeat, which then finds these applied.
             return Decision {

@@ -32,6 +32,7 @@ pub use impaired::{Impaired, Impairment};
 pub use partitions::CreatePartitions;
 pub use producer_ids::ProducerIdBlock;
 pub use reassignment::{OngoingReassignment, Reassignment};
+pub use session::Report;
 use session::Sessions;
 use suspects::Suspects;
 pub use suspects::{Search, Sighting, Suspect};
@@ -109,6 +110,8 @@ pub struct Controller {
     image: Image,
     /// The index of the newest entry that is in `image`.
     last_index: i64,
+    /// The index of the newest entry when this controller began.
+    first_index: i64,
     sessions: Sessions,
     suspects: Suspects,
     next_rebalance: Option<Instant>,
@@ -137,6 +140,7 @@ impl Controller {
             config,
             image,
             last_index,
+            first_index: last_index,
             sessions,
             suspects,
             next_rebalance,

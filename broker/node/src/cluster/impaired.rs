@@ -1,6 +1,6 @@
 //! A broker's unfit replicas, as heartbeats carry them.
 
-use taffrail_core::controller::{Impaired, Impairment};
+use taffrail_core::controller::{Impaired, Impairment, Report};
 use taffrail_core::ids::{TopicId, TopicPartition};
 use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::BrokerHeartbeatRequest;
@@ -35,7 +35,7 @@ pub(super) fn to_request(impaired: &Impaired) -> Vec<ImpairedTopic> {
 }
 
 /// What this version does not know of counts as the worst that it knows.
-pub(super) fn from_request(request: &BrokerHeartbeatRequest) -> Impaired {
+pub(super) fn from_request(request: &BrokerHeartbeatRequest) -> Report {
     let entries = request.impaired_replicas.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| {
             let id = TopicPartition::new(TopicId(topic.topic_id.0), partition.partition);
@@ -47,7 +47,10 @@ pub(super) fn from_request(request: &BrokerHeartbeatRequest) -> Impaired {
             (id, impairment)
         })
     });
-    entries.collect()
+    Report {
+        version: request.impaired_version,
+        impaired: entries.collect(),
+    }
 }
 
 #[cfg(test)]
@@ -63,10 +66,12 @@ mod tests {
             (id(2, 0), Impairment::Full),
         ]);
         let request = BrokerHeartbeatRequest {
+            impaired_version: 3,
             impaired_replicas: to_request(&impaired),
             ..BrokerHeartbeatRequest::default()
         };
         assert_eq!(request.impaired_replicas.len(), 2);
-        assert_eq!(from_request(&request), impaired);
+        let version = 3;
+        assert_eq!(from_request(&request), Report { version, impaired });
     }
 }

@@ -219,24 +219,25 @@ impl ControllerRequest for BrokerHeartbeatRequest {
             metadata_index: request.metadata_offset,
             want_fence: request.want_fence,
             want_shutdown: request.want_shutdown,
-            impaired: impaired::from_request(request),
+            report: impaired::from_request(request),
         };
         let decided = broker
             .cluster
             .decide(move |controller, now| controller.handle_heartbeat(now, &heartbeat))
             .await;
-        let code = match decided {
-            Ok(Ok(reply)) => {
+        let code = match (decided, index_of_report(broker, request).await) {
+            (Ok(Ok(reply)), Ok(metadata_offset)) => {
                 return BrokerHeartbeatResponse {
                     error_code: ErrorCode::None.code(),
                     leader_id: leader_id(broker),
                     caught_up: reply.caught_up,
                     fenced: reply.fenced,
                     should_shutdown: reply.should_shutdown,
+                    metadata_offset,
                 };
             }
-            Ok(Err(error)) => code_of(error.kind),
-            Err(NotController) => ErrorCode::NotController,
+            (Ok(Err(error)), _) => code_of(error.kind),
+            (Err(NotController), _) | (_, Err(NotController)) => ErrorCode::NotController,
         };
         BrokerHeartbeatResponse {
             error_code: code.code(),
@@ -244,6 +245,22 @@ impl ControllerRequest for BrokerHeartbeatRequest {
             ..Default::default()
         }
     }
+}
+
+/// Up to where the controller had decided when it knew the reported replicas: asked for after the decision, so that this is
+/// counted too. -1 if none are reported.
+async fn index_of_report<E: Env>(
+    broker: &Arc<Broker<E>>,
+    request: &BrokerHeartbeatRequest,
+) -> Result<i64, NotController> {
+    if request.impaired_replicas.is_empty() {
+        return Ok(-1);
+    }
+    let index = broker.cluster.decide(|controller, _| Decision {
+        records: Vec::new(),
+        reply: controller.last_index(),
+    });
+    index.await
 }
 
 /// Changes ISRs for the leader of their partitions.

@@ -198,6 +198,8 @@ async fn keep_alive<E: Env>(
         let wanted = *want_shutdown.borrow_and_update();
         let applied = cluster.published.applied_index();
         let waits = wait.goes_on(broker);
+        // Gathered after the applied index was read, so that it is never older than what is told with it.
+        let report = broker.replication.impairments.report();
         let request = BrokerHeartbeatRequest {
             broker_id: broker.id.0,
             broker_epoch: epoch.0,
@@ -210,8 +212,8 @@ async fn keep_alive<E: Env>(
                 .iter()
                 .map(|id| Uuid(id.0))
                 .collect(),
-            // Gathered after the applied index was read, so that it is never older than what is told with it.
-            impaired_replicas: impaired::to_request(&broker.replication.impairments.all()),
+            impaired_version: report.version,
+            impaired_replicas: impaired::to_request(&report.impaired),
         };
         let started = broker.env.now();
         match cluster
@@ -223,6 +225,8 @@ async fn keep_alive<E: Env>(
                 if let Some(ending) = note(broker, &response) {
                     return ending;
                 }
+                let impairments = &broker.replication.impairments;
+                impairments.note_told(&report, response.metadata_offset);
             }
             Err(error) => {
                 tracing::warn!(broker = %broker.id, %error, "the controller does not hear from this broker")

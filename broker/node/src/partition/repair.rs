@@ -3,12 +3,16 @@
 //! | state | meaning | fetches | ends |
 //! |---|---|---|---|
 //! | `Sound` | nothing is known to be wrong | yes | a check finds damage: `Damaged` |
-//! | `Damaged` | the log cannot be trusted from a segment on | no | out of ISR and ELR, with another leader: the segment and all behind it go, `Refetching`; or retention removed it: `Sound` |
+//! | `Damaged` | the log cannot be trusted from a segment on | no | the controller knows, and the replica is out of ISR and ELR, with another leader: the segment and all behind it go, `Refetching`; or retention removed it: `Sound` |
 //! | `Refetching` | committed records are missing | yes | all that is committed is here: `Sound` |
 //!
 //! In the last two the controller is told so with each heartbeat: it takes the replica out of the ISR as soon as another member
 //! is left that may lead, and lets it in again only when it is sound. The last one in the ISR stays as it is, for
 //! what it has is all there is.
+//!
+//! Being out of the ISR in the metadata that is known here is not enough: its leader may have asked to take it back before
+//! the damage was found, and the records that it then counts for would be gone. So nothing is dropped before the controller
+//! has answered a report of this damage, and all that it had decided until then is followed here.
 
 use taffrail_core::controller::Impairment;
 use taffrail_core::metadata::Image;
@@ -95,8 +99,15 @@ impl<E: Env> Partition<E> {
         self.lock().log.as_ref()?.unchecked_read()
     }
 
-    /// Drops the damaged part of the log once nobody counts on it. `image` is the metadata that this replica follows.
-    pub(crate) fn try_repair(&self, image: &Image, now: Instant, wall_ms: i64) -> Repair {
+    /// Drops the damaged part of the log once nobody counts on it, nor will. `image` is the metadata that this replica follows,
+    /// up to `index` at least.
+    pub(crate) fn try_repair(
+        &self,
+        index: u64,
+        image: &Image,
+        now: Instant,
+        wall_ms: i64,
+    ) -> Repair {
         let mut guard = self.lock();
         let replica = &mut *guard;
         let Soundness::Damaged { base_offset } = replica.soundness else {
@@ -116,7 +127,10 @@ impl<E: Env> Partition<E> {
         let counted_on = image
             .partition(self.id)
             .is_none_or(|state| state.isr.contains(&self.me) || state.elr.contains(&self.me));
-        if counted_on {
+        let told_at = self.impairments.told_at(self.id, Impairment::Damaged);
+        let follows =
+            told_at.is_some_and(|told| u64::try_from(told).is_ok_and(|told| told <= index));
+        if counted_on || !follows {
             return Repair::Waits;
         }
         match log.drop_damaged_segment(base_offset, wall_ms) {

@@ -119,9 +119,11 @@ impl<E: Env> Scrubber<E> {
             let mending = Arc::clone(&self.broker);
             let mended = self.broker.env.run_blocking(move || {
                 let (now, wall_ms) = (mending.env.now(), mending.env.wall_ms());
+                // Read first: the image is this new or newer.
+                let index = mending.cluster.applied_index();
                 mending
                     .cluster
-                    .with_followed(|image| partition.try_repair(image, now, wall_ms))
+                    .with_followed(|image| partition.try_repair(index, image, now, wall_ms))
             });
             if let Repair::Fetch(leader) = mended.await {
                 self.broker.replication.follow(&self.broker, leader, id);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::{Cluster, kind, listener};
-use crate::controller::{BrokerEndpoints, ControllerConfig, Heartbeat, Impaired};
+use crate::controller::{BrokerEndpoints, ControllerConfig, Heartbeat, Report};
 use crate::error::ErrorKind;
 use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation};
 
@@ -65,7 +65,7 @@ fn a_broker_is_unfenced_only_when_it_has_applied_its_registration() {
             metadata_index,
             want_fence,
             want_shutdown: false,
-            impaired: Impaired::new(),
+            report: Report::default(),
         };
         let decision = cluster.controller.handle_heartbeat(cluster.now, &heartbeat);
         let reply = cluster.commit(decision).unwrap();
@@ -91,7 +91,7 @@ fn heartbeats_of_nobody_and_of_an_earlier_process_are_refused() {
             metadata_index: 0,
             want_fence: false,
             want_shutdown: false,
-            impaired: Impaired::new(),
+            report: Report::default(),
         };
         let decision = cluster.controller.handle_heartbeat(cluster.now, &heartbeat);
         assert_eq!(kind(decision.reply), Some(expected));

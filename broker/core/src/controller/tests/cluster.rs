@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::controller::{
     AlterPartition, AlterPartitions, AlteredPartition, Controller, ControllerConfig, CreateTopic,
-    Decision, Heartbeat, HeartbeatReply, Impaired, Impairment, Registration,
+    Decision, Heartbeat, HeartbeatReply, Impairment, Registration, Report,
 };
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{
@@ -113,7 +113,7 @@ impl Cluster {
             metadata_index: self.index,
             want_fence,
             want_shutdown,
-            impaired: Impaired::new(),
+            report: Report::default(),
         };
         let decision = self.controller.handle_heartbeat(self.now, &heartbeat);
         self.commit(decision).unwrap()
@@ -121,18 +121,51 @@ impl Cluster {
 
     /// A heartbeat that reports these replicas; gives how many partitions it changed.
     pub(super) fn report(&mut self, id: i32, impaired: &[(TopicPartition, Impairment)]) -> usize {
-        let heartbeat = Heartbeat {
-            broker: BrokerId(id),
-            epoch: self.epoch(id),
-            metadata_index: self.index,
-            want_fence: false,
-            want_shutdown: false,
-            impaired: impaired.iter().copied().collect(),
-        };
-        let decision = self.controller.handle_heartbeat(self.now, &heartbeat);
+        let index = self.index;
+        self.report_late(id, 0, index, impaired)
+    }
+
+    /// The same in this version of the report, made with the metadata applied up to `index`.
+    pub(super) fn report_late(
+        &mut self,
+        id: i32,
+        version: i64,
+        index: i64,
+        impaired: &[(TopicPartition, Impairment)],
+    ) -> usize {
+        let decision = self.decide_report(id, version, index, impaired);
         let changed = decision.records.len();
         self.commit(decision).unwrap();
         changed
+    }
+
+    /// What the controller makes of it, neither proposed nor applied.
+    pub(super) fn decide_report(
+        &mut self,
+        id: i32,
+        version: i64,
+        index: i64,
+        impaired: &[(TopicPartition, Impairment)],
+    ) -> Decision<Result<HeartbeatReply, ApiError>> {
+        let heartbeat = Heartbeat {
+            broker: BrokerId(id),
+            epoch: self.epoch(id),
+            metadata_index: index,
+            want_fence: false,
+            want_shutdown: false,
+            report: Report {
+                version,
+                impaired: impaired.iter().copied().collect(),
+            },
+        };
+        self.controller.handle_heartbeat(self.now, &heartbeat)
+    }
+
+    /// A new controller on what was decided until now.
+    pub(super) fn fail_over(&mut self) {
+        let image = self.image().clone();
+        let config = self.controller.config.clone();
+        self.controller = Controller::new(self.now, config, image, self.index);
     }
 
     /// A first start, or one after a kill.

@@ -131,3 +131,55 @@ fn damaged_replica_leaves_once_another_is_in_sync() {
     cluster.report(0, &[(partition, Damaged)]);
     assert_eq!(cluster.show(partition), "1/1/");
 }
+
+#[test]
+fn damage_of_a_replica_outside_the_isr_outdates_the_requests_to_take_it_in() {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", &[0, 1, 2]);
+    cluster.propose_isr(partition, &[0, 2]).unwrap();
+    let before = cluster.state(partition).clone();
+    assert_eq!(cluster.report(1, &[(partition, Damaged)]), 1);
+    let noted = cluster.state(partition).clone();
+    assert_eq!(noted.partition_epoch.0, before.partition_epoch.0 + 1);
+    assert_eq!(
+        (noted.leader_epoch, &noted.isr),
+        (before.leader_epoch, &before.isr)
+    );
+    assert_eq!(cluster.report(1, &[(partition, Damaged)]), 0, "noted once");
+
+    // Whole and damaged again.
+    cluster.report(1, &[]);
+    assert_eq!(cluster.report(1, &[(partition, Damaged)]), 1);
+}
+
+#[test]
+fn damage_whose_record_was_not_proposed_is_noted_when_it_is_told_again() {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", &[0, 1, 2]);
+    cluster.propose_isr(partition, &[0, 2]).unwrap();
+    let index = cluster.index();
+    let refused = cluster.decide_report(1, 0, index, &[(partition, Damaged)]);
+    assert_eq!(refused.records.len(), 1);
+    assert_eq!(cluster.report(1, &[(partition, Damaged)]), 1);
+}
+
+#[test]
+fn new_controller_lets_a_replica_join_once_it_knows_that_it_is_fit() {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", &[0, 1, 2]);
+    cluster.propose_isr(partition, &[0, 2]).unwrap();
+    cluster.fail_over();
+    let join = |cluster: &mut Cluster| cluster.propose_isr(partition, &[0, 1, 2]);
+    assert_eq!(join(&mut cluster), Err(ErrorKind::IneligibleReplica));
+    // A report from before this controller began, which comes late.
+    let index = cluster.index();
+    cluster.report_late(1, 3, index - 1, &[]);
+    assert_eq!(join(&mut cluster), Err(ErrorKind::IneligibleReplica));
+    cluster.report_late(1, 4, index, &[(partition, Damaged)]);
+    assert_eq!(join(&mut cluster), Err(ErrorKind::IneligibleReplica));
+    // One that is older than what is known.
+    cluster.report_late(1, 3, index, &[]);
+    assert_eq!(join(&mut cluster), Err(ErrorKind::IneligibleReplica));
+    cluster.report_late(1, 5, index, &[]);
+    join(&mut cluster).unwrap();
+}
