@@ -10,18 +10,18 @@ use taffrail_node::AdminState;
 use crate::cluster::{Cluster, Ending, LOG_DIRECTORIES};
 use crate::random::Random;
 
-const SEEDS: u64 = 12;
-const STEP: Duration = Duration::from_millis(10);
+pub(crate) const SEEDS: u64 = 12;
+pub(crate) const STEP: Duration = Duration::from_millis(10);
 const FORMS_WITHIN: Duration = Duration::from_secs(60);
 
-struct Scene {
-    seed: u64,
-    cluster: Cluster,
+pub(crate) struct Scene {
+    pub(crate) seed: u64,
+    pub(crate) cluster: Cluster,
 }
 
 impl Scene {
     /// A cluster all of whose brokers are active.
-    fn new(seed: u64, brokers: u32) -> Scene {
+    pub(crate) fn new(seed: u64, brokers: u32) -> Scene {
         let cluster = Cluster::new(brokers, 0, &ConfigMap::new(), Random::new(seed));
         let mut scene = Scene { seed, cluster };
         for broker in 0..scene.cluster.size() {
@@ -69,7 +69,7 @@ impl Scene {
         });
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         let executor = &self.cluster.executor;
         executor.run_until(executor.now() + time, || false);
     }
@@ -88,13 +88,13 @@ impl Scene {
         self.cluster.executor.now() - start
     }
 
-    fn controller(&self) -> usize {
+    pub(crate) fn controller(&self) -> usize {
         let mut states = (0..self.cluster.size()).filter_map(|id| self.cluster.state(id));
         let known = states.find_map(|state| state.controller_id);
         known.expect("a controller is known") as usize
     }
 
-    fn other_than(&self, not: usize) -> usize {
+    pub(crate) fn other_than(&self, not: usize) -> usize {
         (0..self.cluster.size()).find(|id| *id != not).unwrap()
     }
 

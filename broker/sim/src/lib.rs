@@ -11,6 +11,8 @@ mod executor;
 #[cfg(test)]
 mod failover;
 mod faults;
+#[cfg(test)]
+mod handover;
 mod history;
 mod invariants;
 mod log_time;

@@ -6,8 +6,8 @@
 //! | diverging epoch | truncate to where the logs part, by epochs alone | [`Follower::handle_truncated`]; fetch on, it may part again |
 //! | OFFSET_OUT_OF_RANGE, leader's log starts above our end | start the log anew there | [`Follower::handle_restarted`]; fetch on |
 //! | OFFSET_OUT_OF_RANGE, start not known | ask the leader for its log start | [`Follower::handle_leader_log_start`] |
-//! | NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, unknown topic | wait for metadata | [`Follower::handle_leader`], or ask again after a pause |
-//! | anything else | wait | ask again after a pause |
+//! | NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, unknown topic | wait for metadata, here or there | [`Follower::handle_leader`], or ask again after a pause that grows |
+//! | anything else | wait | ask again after a pause that grows |
 //! | anything, for a position that is no longer ours | ignore | |
 //!
 //! The divergence is looked at before the high watermark of the same answer is (KAFKA-14704), and the high watermark
@@ -21,7 +21,10 @@ use crate::time::Instant;
 
 use super::fetch_check::EpochEnd;
 
-/// Pause after an error that only time mends (Kafka's `replica.fetch.backoff.ms` is 1 s; a local peer mends sooner).
+/// The pause after a leader refused; the next one is twice as long, up to one of those below. Often the leader has only
+/// not yet applied the metadata that the follower has applied already, and acks=all waits for the two to meet.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// Longest pause after an error that only time mends (Kafka's `replica.fetch.backoff.ms` is 1 s; a local peer mends sooner).
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
 /// Longest wait for metadata before asking the same leader again, in case the answer came from its own stale view.
 const PAUSE_AWAITING_METADATA: Duration = Duration::from_secs(1);
@@ -122,6 +125,8 @@ pub struct Follower {
     log: LocalLog,
     high_watermark: i64,
     phase: Phase,
+    /// How often the leader of this epoch has refused one fetch after the other.
+    refusals: u32,
 }
 
 impl Follower {
@@ -140,6 +145,7 @@ impl Follower {
                 .min(log.log_end_offset)
                 .max(log.log_start_offset),
             phase: Phase::Fetching,
+            refusals: 0,
         }
     }
 
@@ -150,6 +156,7 @@ impl Follower {
             self.leader = leader;
             self.leader_epoch = leader_epoch;
             self.phase = Phase::Fetching;
+            self.refusals = 0;
         }
     }
 
@@ -185,6 +192,7 @@ impl Follower {
         match answer.error {
             None => {
                 self.phase = Phase::Fetching;
+                self.refusals = 0;
                 match answer.diverging {
                     Some(leader_end) => {
                         FollowerAction::TruncateTo(self.truncation_point(leader_end, end_of_epoch))
@@ -200,9 +208,7 @@ impl Follower {
                 | ErrorKind::UnknownTopicOrPartition
                 | ErrorKind::InconsistentTopicId),
             ) => {
-                self.phase = Phase::Waiting {
-                    until: now + PAUSE_AWAITING_METADATA,
-                };
+                self.pause(now, PAUSE_AWAITING_METADATA);
                 FollowerAction::Wait(WaitReason::Metadata(error))
             }
             Some(error) => self.wait(now, error),
@@ -267,6 +273,7 @@ impl Follower {
         };
         self.high_watermark = offset;
         self.phase = Phase::Fetching;
+        self.refusals = 0;
     }
 
     /// The leader of epoch `asked_in` told its earliest offset.
@@ -355,10 +362,18 @@ impl Follower {
     }
 
     fn wait(&mut self, now: Instant, error: ErrorKind) -> FollowerAction {
-        self.phase = Phase::Waiting {
-            until: now + PAUSE_AFTER_ERROR,
-        };
+        self.pause(now, PAUSE_AFTER_ERROR);
         FollowerAction::Wait(WaitReason::Error(error))
+    }
+
+    /// The leader refused: it is asked again after a pause, the longer the more often it has.
+    fn pause(&mut self, now: Instant, longest: Duration) {
+        let doubled = 2u32.checked_pow(self.refusals);
+        let pause = doubled.and_then(|times| PAUSE_FIRST.checked_mul(times));
+        self.phase = Phase::Waiting {
+            until: now + pause.map_or(longest, |pause| pause.min(longest)),
+        };
+        self.refusals = self.refusals.saturating_add(1);
     }
 
     fn assert_order(&self) {

@@ -32,6 +32,8 @@ const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 /// A throttled partition that has had its share asks again after this.
 const THROTTLE_PAUSE: Duration = Duration::from_millis(200);
+/// However soon a partition is to be asked for again: what waits must not make the fetcher run in circles.
+const REST_MIN: Duration = Duration::from_millis(10);
 /// ListOffsets timestamp of the earliest offset.
 const EARLIEST: i64 = -2;
 
@@ -177,20 +179,9 @@ impl<E: Env> Fetcher<E> {
     /// One request and its answer; or a wait for something to do.
     async fn turn(&mut self) {
         self.take_assignments();
-        let now = self.broker.env.now();
-        let ready: Vec<_> = self
-            .paused
-            .iter()
-            .filter(|(_, until)| **until <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ready {
-            self.paused.remove(&id);
-            self.due.insert(id);
-        }
+        self.take_rested();
         if self.due.is_empty() && self.session.told.is_empty() {
-            let until = self.paused.values().min().copied();
-            self.sleep(until).await;
+            self.wanted().await;
             return;
         }
         let fetchers = &self.broker.replication.fetchers;
@@ -219,9 +210,17 @@ impl<E: Env> Fetcher<E> {
         }
     }
 
-    async fn sleep(&self, until: Option<Instant>) {
+    /// Partitions that have waited long enough.
+    fn take_rested(&mut self) {
+        let now = self.broker.env.now();
+        let rested = self.paused.extract_if(.., |_, until| *until <= now);
+        self.due.extend(rested.map(|(id, _)| id));
+    }
+
+    /// Waits until there is something to ask for besides what was asked for.
+    async fn wanted(&self) {
         let env = &self.broker.env;
-        match until {
+        match self.paused.values().min().copied() {
             Some(until) => tokio::select! {
                 biased;
                 () = self.assignments.wake.notified() => {}
@@ -289,7 +288,7 @@ impl<E: Env> Fetcher<E> {
                         forgotten.push(id);
                     }
                     if let FollowerStep::Wait(until) = step {
-                        self.paused.insert(id, until);
+                        self.paused.insert(id, until.max(now + REST_MIN));
                     }
                     continue;
                 }
@@ -374,52 +373,55 @@ impl<E: Env> Fetcher<E> {
         }
     }
 
-    /// Sends the request and takes its answer. If partitions are assigned meanwhile, a second request follows at
-    /// once: the leader then ends the long poll of the first.
+    /// Sends the request and takes its answer. If partitions are assigned meanwhile, or have waited long enough, another
+    /// request follows at once: the leader then ends the long poll of the one before.
     async fn exchange_over(
         &mut self,
         connection: &PeerConnection<E>,
         request: FetchRequest,
     ) -> Outcome {
-        let patience =
-            Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)) + ANSWER_GRACE;
-        let version = FetchRequest::MAX_VERSION;
-        let first = connection.call_raw(&request, version, self.broker.env.now() + patience);
-        let mut first = std::pin::pin!(first);
-        let in_session = self.session.id != 0;
-        let assignments = Arc::clone(&self.assignments);
-        let answered = tokio::select! {
-            biased;
-            frame = first.as_mut() => Some(frame),
-            () = assignments.wake.notified(), if in_session => None,
-        };
-        if let Some(frame) = answered {
-            return self.take_answer(connection, frame).await;
-        }
-        self.take_assignments();
-        self.session.next_epoch();
-        let next = self.next_request();
-        let second = connection.call_raw(&next, version, self.broker.env.now() + patience);
-        let mut second = std::pin::pin!(second);
-        // Polling the second puts it on the wire, which is what ends the first; answers come in order.
-        let frame = tokio::select! {
-            biased;
-            frame = first.as_mut() => frame,
-            frame = second.as_mut() => frame,
-        };
-        match self.take_answer(connection, frame).await {
-            Outcome::Continue => {
-                let frame = second.await;
-                self.take_answer(connection, frame).await
+        let env = self.broker.env.clone();
+        let ask = |request: FetchRequest| {
+            let long_poll = u64::try_from(request.max_wait_ms).unwrap_or(0);
+            let deadline = env.now() + Duration::from_millis(long_poll) + ANSWER_GRACE;
+            async move {
+                let version = FetchRequest::MAX_VERSION;
+                connection.call_raw(&request, version, deadline).await
             }
-            // The answer that is still to come is to a session that is no more.
-            Outcome::NoSession | Outcome::Broken => Outcome::Broken,
+        };
+        let mut under_way = Box::pin(ask(request));
+        loop {
+            let answered = tokio::select! {
+                biased;
+                frame = under_way.as_mut() => Some(frame),
+                () = self.wanted(), if self.session.id != 0 => None,
+            };
+            if let Some(frame) = answered {
+                return self.take_answer(Some(connection), frame).await;
+            }
+            self.take_assignments();
+            self.take_rested();
+            self.flush_due().await;
+            self.session.next_epoch();
+            let mut next = Box::pin(ask(self.next_request()));
+            // Polling the next puts it on the wire, which is what ends the one before; answers come in order.
+            let frame = tokio::select! {
+                biased;
+                frame = under_way.as_mut() => frame,
+                frame = next.as_mut() => frame,
+            };
+            match self.take_answer(None, frame).await {
+                Outcome::Continue => under_way = next,
+                // The answer that is still to come is to a session that is no more.
+                Outcome::NoSession | Outcome::Broken => return Outcome::Broken,
+            }
         }
     }
 
+    /// `free` is the connection, unless another request is under way on it: no answer can be read before that one's.
     async fn take_answer(
         &mut self,
-        connection: &PeerConnection<E>,
+        free: Option<&PeerConnection<E>>,
         frame: Result<Vec<u8>, PeerError>,
     ) -> Outcome {
         let answered = frame.and_then(|frame| fetch_answer::decode(self.leader, frame));
@@ -439,7 +441,7 @@ impl<E: Env> Fetcher<E> {
             return Outcome::NoSession;
         }
         self.session.id = answered.session_id;
-        self.apply(connection, &answered).await;
+        self.apply(free, &answered).await;
         if self.session.id == 0 {
             return Outcome::NoSession;
         }
@@ -447,7 +449,7 @@ impl<E: Env> Fetcher<E> {
         Outcome::Continue
     }
 
-    async fn apply(&mut self, connection: &PeerConnection<E>, answered: &Answered) {
+    async fn apply(&mut self, free: Option<&PeerConnection<E>>, answered: &Answered) {
         for fetched in &answered.partitions {
             let Some(Some(asked)) = self.session.told.get(&fetched.id).copied() else {
                 continue;
@@ -463,10 +465,15 @@ impl<E: Env> Fetcher<E> {
             let mut step =
                 partition.handle_fetched(&self.broker.env, &asked, &fetched.answer, records);
             if let FollowerStep::AskLogStart(epoch) = step {
-                step = match self
-                    .ask_log_start(connection, fetched.id, &partition.topic, epoch)
-                    .await
-                {
+                let start = match free {
+                    Some(connection) => {
+                        self.ask_log_start(connection, fetched.id, &partition.topic, epoch)
+                            .await
+                    }
+                    // The next fetch is answered in the same way.
+                    None => None,
+                };
+                step = match start {
                     Some(offset) => {
                         partition.handle_leader_log_start(&self.broker.env, epoch, offset)
                     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::error::ErrorKind;
 use crate::ids::{BrokerId, LeaderEpoch};
 use crate::replica::{
@@ -220,4 +222,42 @@ fn waits_end_by_time_or_by_a_new_leader() {
     follower.handle_leader(BrokerId(2), LeaderEpoch(6));
     assert_eq!(follower.leader(), BrokerId(2));
     assert!(follower.fetch_position(NOW).is_some());
+}
+
+#[test]
+fn a_leader_that_refuses_is_asked_again_soon_and_then_less_often() {
+    let check = |error, expected_ms: &[u64]| {
+        let mut follower = follower();
+        let refused = FetchedPartition {
+            error: Some(error),
+            ..answered()
+        };
+        let mut now = NOW;
+        let mut refuse = |follower: &mut Follower| {
+            let asked = follower.fetch_position(now).unwrap();
+            follower.handle_fetched(now, &asked, &refused, end_of_epoch);
+            let before = now;
+            now = follower.next_deadline().unwrap();
+            u64::try_from((now - before).as_millis()).unwrap()
+        };
+        for expected in expected_ms {
+            assert_eq!(refuse(&mut follower), *expected, "{error:?}");
+        }
+        // A new leader has refused nothing yet, nor has one that has answered since.
+        follower.handle_leader(BrokerId(2), LeaderEpoch(6));
+        assert_eq!(refuse(&mut follower), 10);
+        assert_eq!(refuse(&mut follower), 20);
+        let later = NOW + Duration::from_secs(60);
+        let asked = follower.fetch_position(later).unwrap();
+        follower.handle_fetched(later, &asked, &answered(), end_of_epoch);
+        assert_eq!(refuse(&mut follower), 10);
+    };
+    check(
+        ErrorKind::NotLeaderOrFollower,
+        &[10, 20, 40, 80, 160, 320, 640, 1000, 1000],
+    );
+    check(
+        ErrorKind::UnknownLeaderEpoch,
+        &[10, 20, 40, 80, 160, 200, 200],
+    );
 }

@@ -74,13 +74,18 @@ impl<E: Env> Task<E> {
         }));
     }
 
-    /// Lets the voter lead that is most up to date, so that the others need not notice a silence.
+    /// Lets the voter lead that is most up to date, so that the others need not notice a silence; rather one that does not
+    /// stop, too, and would hand over again.
     pub(super) fn hand_over(&mut self) {
         let own = self.broker.id;
         let candidates = self.raft.progress().into_iter();
+        let stays = |voter| {
+            let broker = self.image.broker(voter);
+            broker.is_some_and(|broker| !broker.fenced && !broker.in_controlled_shutdown)
+        };
         let best = candidates
             .filter(|progress| progress.votes && progress.voter != own && progress.recently_active)
-            .max_by_key(|progress| (progress.matched, progress.voter));
+            .max_by_key(|progress| (stays(progress.voter), progress.matched, progress.voter));
         if let Some(best) = best {
             tracing::info!(to = %best.voter, "hands the lead of the metadata quorum over");
             self.raft.transfer_leader(best.voter);
