@@ -1,4 +1,4 @@
-//! What clients see while a leader stops in order: how long a producer waits.
+//! What clients see while a leader stops in order, or dies: how long a producer waits, and whom brokers name meanwhile.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -7,6 +7,7 @@ use std::time::Duration;
 use taffrail_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest,
 };
+use taffrail_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 
 use crate::client::{self, Client, ClientEnv, Producing};
 use crate::cluster::Ending;
@@ -67,6 +68,22 @@ fn create(scene: &Scene, env: &ClientEnv, replicas: &[usize]) {
     assert_eq!(response.topics[0].error_code, 0, "{response:?}");
 }
 
+/// Whom the asked brokers name as the leader.
+fn named_leader(scene: &Scene, env: &ClientEnv) -> i32 {
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some(TOPIC.to_owned()),
+            ..MetadataRequestTopic::default()
+        }]),
+        ..MetadataRequest::default()
+    };
+    let mut client = Client::new(env.clone());
+    let asking = async move { client.call_any(&request, 12, PATIENCE).await };
+    let answer = scene.cluster.executor.block_on(env.group, PATIENCE, asking);
+    let (response, _) = answer.expect("an answer in time").expect("an answer");
+    response.topics[0].partitions[0].leader_id
+}
+
 /// The longest time without an acknowledgement, until `time` has passed.
 fn longest_gap(scene: &mut Scene, history: &History, time: Duration) -> Duration {
     let end = scene.cluster.executor.now() + time;
@@ -114,5 +131,31 @@ fn a_producer_goes_on_at_once_when_its_leader_stops() {
         let gap = longest_gap(&mut scene, &env.history, Duration::from_secs(2));
         let limit = Duration::from_millis(500);
         assert!(gap < limit, "seed {seed}: {gap:?} with broker {leader}");
+    }
+}
+
+/// A client whose leader died asks at once, and if it is told the old one, asks again only after a pause of its own.
+#[test]
+fn a_follower_of_a_leader_that_died_waits_for_the_next_one_before_it_names_one() {
+    for seed in 0..SEEDS {
+        let mut scene = Scene::new(seed, 3);
+        let controller = scene.controller();
+        let leader = scene.other_than(controller);
+        let third = 3 - controller - leader;
+        let env = client_of(&scene, &[third]);
+        create(&scene, &env, &[leader, controller, third]);
+        scene.pass(Duration::from_secs(1));
+        // It hears of the controller's decision only later than its client asks.
+        let (from, to) = (
+            scene.cluster.machine(controller),
+            scene.cluster.machine(third),
+        );
+        let late = Duration::from_millis(100);
+        scene.cluster.network.slow_down(from, to, late);
+        scene.pass(Duration::from_millis(500));
+        scene.cluster.end(leader, Ending::Kill);
+        scene.pass(Duration::from_millis(20));
+        let named = named_leader(&scene, &env);
+        assert_ne!(named, leader as i32, "seed {seed}");
     }
 }

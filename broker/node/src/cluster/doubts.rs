@@ -66,6 +66,14 @@ impl Doubts {
 }
 
 impl<E: Env> Cluster<E> {
+    /// A connection from this broker to another one broke. The other one may have none to this one that tells, since it
+    /// opens some only to whom it follows and to the controller.
+    pub(crate) fn doubt(&self, broker: BrokerId) {
+        if let Some(registered) = self.image().broker(broker) {
+            self.doubts.raise(broker, registered.incarnation);
+        }
+    }
+
     /// Waits until no broker is in doubt, or for as long as a client may wait for that.
     pub(crate) async fn doubts_settled(&self, env: &E) {
         let mut doubts = self.doubts.brokers.subscribe();

@@ -2,6 +2,7 @@
 //! one fetch session. A request names only the partitions whose position changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -429,6 +430,9 @@ impl<E: Env> Fetcher<E> {
             Ok(answered) => answered,
             Err(error) => {
                 tracing::debug!(leader = self.leader.0, %error, "fetch failed");
+                if is_closed(&error) {
+                    self.broker.cluster.doubt(self.leader);
+                }
                 return Outcome::Broken;
             }
         };
@@ -516,6 +520,11 @@ impl<E: Env> Fetcher<E> {
         let found = response.topics.first()?.partitions.first()?;
         (found.error_code == 0).then_some(found.offset)
     }
+}
+
+/// Whether the leader closed the connection, as a process that dies does; silence is left to heartbeats.
+fn is_closed(error: &PeerError) -> bool {
+    matches!(error, PeerError::Io { source, .. } if source.kind() != ErrorKind::TimedOut)
 }
 
 fn push_partition(
