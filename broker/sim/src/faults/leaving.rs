@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use taffrail_core::time::Instant;
+
 use crate::cluster::Cluster;
 use crate::random::Random;
 
@@ -11,13 +13,20 @@ const NOBODY: i32 = -1;
 /// Each partition has three replicas.
 const BROKERS_MIN: usize = 4;
 
-/// Who is to go. Clones are the same.
+/// Who is to go. Clones name the same broker.
 #[derive(Clone)]
-pub(crate) struct Leaving(Arc<AtomicI32>);
+pub(crate) struct Leaving {
+    broker: Arc<AtomicI32>,
+    /// When it was stopped, if it holds nothing that is known.
+    pub(super) stopped_at: Option<Instant>,
+}
 
 impl Default for Leaving {
     fn default() -> Leaving {
-        Leaving(Arc::new(AtomicI32::new(NOBODY)))
+        Leaving {
+            broker: Arc::new(AtomicI32::new(NOBODY)),
+            stopped_at: None,
+        }
     }
 }
 
@@ -31,23 +40,24 @@ impl Leaving {
             return;
         };
         if joined.len() >= BROKERS_MIN && self.broker().is_none() {
-            self.0.store(broker as i32, Ordering::Relaxed);
+            self.broker.store(broker as i32, Ordering::Relaxed);
             tracing::info!(broker, "is to leave");
         }
     }
 
     /// Whoever has not gone yet stays.
-    pub(super) fn give_up(&self, cluster: &Cluster) {
+    pub(super) fn give_up(&mut self, cluster: &Cluster) {
         if self
             .broker()
             .is_some_and(|broker| !cluster.has_left(broker))
         {
-            self.0.store(NOBODY, Ordering::Relaxed);
+            self.broker.store(NOBODY, Ordering::Relaxed);
+            self.stopped_at = None;
         }
     }
 
     /// Who is to go, or went.
     pub(crate) fn broker(&self) -> Option<usize> {
-        usize::try_from(self.0.load(Ordering::Relaxed)).ok()
+        usize::try_from(self.broker.load(Ordering::Relaxed)).ok()
     }
 }

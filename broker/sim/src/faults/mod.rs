@@ -26,6 +26,8 @@ const WALL_AHEAD_MS_MAX: i64 = 2 * 24 * 3600 * 1000;
 const WALL_BEHIND_MS_MAX: i64 = 40 * 60 * 1000;
 /// How long a process stands still at most.
 const PAUSE_MS_MAX: u64 = 8_000;
+/// How long after its stop a broker counts as gone: what was decided before is seen by then.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 
 /// Which kinds of fault a seed has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,18 +225,40 @@ impl Faults {
         accepted
     }
 
-    /// Whoever was to go and holds nothing any more goes, in order.
+    /// Whoever was to go and holds nothing any more stops, in order, and has gone for good if it still holds nothing a while
+    /// later; a replica that was placed on it meanwhile brings it back.
     pub(crate) fn let_go(&mut self, cluster: &mut Cluster) {
         let Some(broker) = self.leaving.broker() else {
             return;
         };
         let holds = |of: &Assigned| of.replicas.contains(&(broker as i32));
-        if cluster.has_left(broker) || self.partitions.values().any(holds) {
+        let needed = self.partitions.values().any(holds);
+        let now = cluster.executor.now();
+        if cluster.has_left(broker) {
             return;
         }
-        if self.take_down(cluster, broker, Ending::Stop) {
-            self.disks.seen.left += 1;
-            cluster.leave(broker);
+        let mut others = cluster.joined();
+        others.retain(|other| *other != broker);
+        if !others.iter().all(|other| cluster.is_up(*other)) {
+            // What they know of its replicas is not known here; without a quorum nobody is told of any.
+            self.leaving.stopped_at = self.leaving.stopped_at.map(|_| now);
+            return;
+        }
+        match self.leaving.stopped_at {
+            None if needed => {}
+            None => {
+                let stopped = self.take_down(cluster, broker, Ending::Stop);
+                self.leaving.stopped_at = stopped.then_some(now);
+            }
+            Some(_) if needed => {
+                self.leaving.stopped_at = None;
+                cluster.start(broker);
+            }
+            Some(at) if now - at >= GONE_AFTER && !cluster.is_up(broker) => {
+                self.disks.seen.left += 1;
+                cluster.leave(broker);
+            }
+            Some(_) => {}
         }
     }
 
