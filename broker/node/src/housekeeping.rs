@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use taffrail_core::controller::Impairment;
 use taffrail_log::{CheckpointKind, LogDirectory, Reserve, RoomChange};
 
 use crate::broker::Broker;
@@ -152,6 +153,11 @@ async fn watch_room<E: Env>(broker: Arc<Broker<E>>) {
         for directory in broker.replication.directories() {
             if directory.offline().is_none() {
                 measure_room(&broker, directory, reserve).await;
+            }
+        }
+        for id in broker.replication.impairments.replicas(Impairment::Full) {
+            if let Some(partition) = broker.partition(id) {
+                partition.look_for_room();
             }
         }
         if !pause(&broker, ROOM_CHECK).await {

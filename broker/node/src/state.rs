@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use prometheus::IntGaugeVec;
 use serde::Serialize;
+use taffrail_core::controller::Impairment;
 use taffrail_core::ids::{BrokerId, DirectoryId, TopicId, TopicPartition};
 use taffrail_core::metadata::{Image, Partition, why_leaderless};
 
@@ -473,9 +474,13 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
             .filter(|registered| !registered.fenced)
             .count(),
     ));
-    metrics
-        .damaged_replica_count
-        .set(gauge(broker.replication.impairments.damaged().len()));
+    metrics.damaged_replica_count.set(gauge(
+        broker
+            .replication
+            .impairments
+            .replicas(Impairment::Damaged)
+            .len(),
+    ));
     for directory in broker.replication.directories() {
         let path = directory.path().display().to_string();
         let (usable, _) = directory.measured_room();

@@ -166,11 +166,6 @@ impl<E: Env> Partition<E> {
         let (Some(log), Role::Follower(follower)) = (&mut replica.log, &mut replica.role) else {
             return FollowerStep::Leave;
         };
-        if records.is_empty() && replica.full && log.directory().has_room(1, RoomFor::Replication) {
-            // Nothing more may come before it is in the ISR again.
-            replica.full = false;
-            self.note_full(false);
-        }
         if !records.is_empty() {
             let appended = append_with_room(log, records, asked.leader_epoch.0, wall_ms);
             let full = matches!(appended, Err(LogError::DiskFull { .. }));
@@ -229,6 +224,17 @@ impl<E: Env> Partition<E> {
             self.impairments.add(self.id, Impairment::Full);
         } else {
             self.impairments.remove(self.id, Impairment::Full);
+        }
+    }
+
+    /// A follower that found no room may join the ISR again once there is some. It does not wait for the next records: they may
+    /// not come before it is in the ISR, and a fetch session leaves out what has nothing new.
+    pub(crate) fn look_for_room(&self) {
+        let mut replica = self.lock();
+        let log = replica.log.as_ref();
+        let has_room = |log: &Log<E::Disk>| log.directory().has_room(1, RoomFor::Replication);
+        if log.is_some_and(has_room) && std::mem::replace(&mut replica.full, false) {
+            self.note_full(false);
         }
     }
 

@@ -114,14 +114,14 @@ impl Impairments {
         }
     }
 
-    /// The replicas whose logs are damaged.
-    pub(crate) fn damaged(&self) -> Vec<TopicPartition> {
+    /// The replicas that are unfit in this way.
+    pub(crate) fn replicas(&self, impairment: Impairment) -> Vec<TopicPartition> {
         let state = self.lock();
-        let damaged = state
+        let unfit = state
             .known
             .iter()
-            .filter(|(_, reasons)| reasons.contains_key(&Impairment::Damaged));
-        damaged.map(|(id, _)| *id).collect()
+            .filter(|(_, reasons)| reasons.contains_key(&impairment));
+        unfit.map(|(id, _)| *id).collect()
     }
 
     /// Waits until something changed since the last call. For one waiter.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use taffrail_core::controller::Impairment;
 use taffrail_core::ids::TopicPartition;
 use taffrail_core::time::Instant;
 use taffrail_log::CheckStep;
@@ -112,7 +113,12 @@ impl<E: Env> Scrubber<E> {
 
     /// Damaged replicas that nobody counts on any more are mended.
     async fn mend(&self) {
-        for id in self.broker.replication.impairments.damaged() {
+        for id in self
+            .broker
+            .replication
+            .impairments
+            .replicas(Impairment::Damaged)
+        {
             let Some(partition) = self.broker.partition(id) else {
                 continue;
             };
