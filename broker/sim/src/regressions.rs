@@ -2,8 +2,20 @@
 //! simulator draws as it did, so what it found also has a test of its own where that is possible.
 
 /// Seed, steps, and what it found.
-pub const REGRESSIONS: &[(u64, u32, &str)] = &[(
-    1383,
-    20,
-    "a replica that was damaged a second time dropped committed records while its leader's request to take it back was under way",
-)];
+pub const REGRESSIONS: &[(u64, u32, &str)] = &[
+    (
+        1383,
+        20,
+        "a replica that was damaged a second time dropped committed records while its leader's request to take it back was under way",
+    ),
+    (
+        11223,
+        20,
+        "a follower that had found no room stayed out of the ISR for want of further records",
+    ),
+    (
+        20255,
+        20,
+        "a coordinator that had stood still told a group an offset of before",
+    ),
+];

@@ -432,6 +432,17 @@ impl Leader {
             .map(|replica| replica.broker)
     }
 
+    /// Whether every other member of the committed ISR has fetched within `time` before `now`: as late as that none of them
+    /// knew of another leader.
+    pub fn heard_from_isr_within(&self, now: Instant, time: Duration) -> bool {
+        let mut others =
+            (self.replicas.iter()).filter(|replica| replica.in_isr && replica.broker != self.me);
+        others.all(|replica| {
+            let last = replica.last_fetch;
+            last.is_some_and(|fetch| now.saturating_since(fetch.at) <= time)
+        })
+    }
+
     /// Size of the committed ISR.
     pub fn isr_len(&self) -> usize {
         self.replicas

@@ -134,7 +134,12 @@ async fn fetch<E: Env>(
         records: Vec::new(),
         reply: turn.coordinator.fetch_offsets(group_id, wanted),
     })?;
-    shard.committed(broker, reply).await
+    let offsets = shard.committed(broker, reply).await?;
+    // A broker that stood still does not know that another one coordinates by now.
+    if !shard.is_current(broker) {
+        return Err(ErrorKind::NotCoordinator);
+    }
+    Ok(offsets)
 }
 
 fn by_topic(offsets: Vec<FetchedOffset>) -> BTreeMap<String, Vec<FetchedOffset>> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{
@@ -91,6 +92,16 @@ impl<E: Env> Shard<E> {
     /// Looks at the coordinator without deciding.
     pub(super) fn look<R>(&self, look: impl FnOnce(&Coordinator) -> R) -> R {
         look(&self.lock().coordinator)
+    }
+
+    /// Whether this broker still coordinates as far as silence tells: all that might lead instead have followed it until a moment
+    /// ago, and before a silent leader is replaced a session has to pass. What is written is acknowledged by other replicas,
+    /// but what is read is not asked of them. It holds without a controller, too.
+    pub(super) fn is_current(&self, broker: &Broker<E>) -> bool {
+        let fetch_wait = u64::try_from(broker.config.replica_fetch_wait_max_ms).unwrap_or(0);
+        let moment = broker.cluster.session_timeout() / 2;
+        let moment = moment.max(2 * Duration::from_millis(fetch_wait));
+        self.partition.is_followed(broker.env.now(), moment)
     }
 
     /// A heartbeat changes no replicated state and is answered at once.

@@ -241,6 +241,14 @@ impl<E: Env> Partition<E> {
         log.is_some_and(|log| log.directory().path() == directory)
     }
 
+    /// Whether this replica leads and all others of the ISR have fetched from it within `time` before `now`.
+    pub(crate) fn is_followed(&self, now: Instant, time: Duration) -> bool {
+        match &self.lock().role {
+            Role::Leader(leader) => leader.heard_from_isr_within(now, time),
+            Role::Follower(_) | Role::Idle => false,
+        }
+    }
+
     /// All numbers at once, under one lock.
     pub(crate) fn numbers(&self, now: Instant) -> Option<ReplicaNumbers> {
         let replica = self.lock();

@@ -66,6 +66,23 @@ fn leader(isr: &[i32], settings: Settings) -> Leader {
     Leader::new(BrokerId(1), &state(7, isr), log, settings, Instant::ZERO)
 }
 
+#[test]
+fn leader_tells_whether_the_whole_isr_still_follows() {
+    let mut leader = leader(&[1, 2, 3], settings(1));
+    let heard = |leader: &Leader, now_ms| {
+        let (now, time) = (Instant::from_millis(now_ms), Duration::from_millis(1000));
+        leader.heard_from_isr_within(now, time)
+    };
+    handle(&mut leader, 100, &Fetch(2, 5));
+    assert!(!heard(&leader, 100), "broker 3 has not fetched");
+    handle(&mut leader, 200, &Fetch(3, 5));
+    assert!(heard(&leader, 1100) && !heard(&leader, 1101));
+    handle(&mut leader, 300, &Metadata(state(8, &[1, 3])));
+    assert!(heard(&leader, 1101), "broker 2 does not count any more");
+    handle(&mut leader, 400, &Metadata(state(9, &[1])));
+    assert!(heard(&leader, 5000), "nobody else may lead");
+}
+
 fn describe(effect: &Effect) -> String {
     match effect {
         Effect::HighWatermark(offset) => format!("hw {offset}"),
