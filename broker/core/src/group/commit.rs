@@ -1,6 +1,7 @@
 //! OffsetCommit and OffsetFetch: who may commit, what is written, what is read.
 
 use crate::error::ErrorKind;
+use crate::ids::TopicId;
 use crate::time::Instant;
 
 use super::classic::Classic;
@@ -59,11 +60,20 @@ pub(super) fn commit(
         partition: wanted.partition,
         value: Some(OffsetValue {
             offset: wanted.offset,
-            leader_epoch: wanted.leader_epoch,
+            leader_epoch: if expire_timestamp < 0 {
+                wanted.leader_epoch
+            } else {
+                -1
+            },
             metadata,
             commit_timestamp: wall_ms,
             expire_timestamp,
-            topic_id: wanted.topic_id,
+            // Kafka's format has room for one of the two.
+            topic_id: if expire_timestamp < 0 {
+                wanted.topic_id
+            } else {
+                TopicId::ZERO
+            },
         }),
     })
 }

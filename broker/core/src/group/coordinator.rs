@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::ErrorKind;
+use crate::ids::TopicId;
 use crate::time::Instant;
 
 use super::classic::{Classic, Turn};
 use super::commit;
 use super::member::milliseconds;
-use super::record::{GroupValue, OffsetValue, Record};
+use super::record::{GroupValue, OffsetValue, Record, TEXT_BYTES_MAX};
 use super::request::{
     Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeaveReply,
-    OffsetCommit, OffsetCommitReply, RequestToken, SyncGroup, SyncReply,
+    OffsetCommit, OffsetCommitReply, RequestToken, SyncGroup, SyncReply, WantedOffsets,
 };
 use super::settings::Settings;
 use super::state::State;
@@ -211,13 +212,7 @@ impl Coordinator {
         effects: &mut Vec<Effect>,
     ) -> Decision<LeaveReply> {
         let decision = self.turn(now, wall_ms, &request.group_id, effects, |classic, turn| {
-            let leave = |member| {
-                (
-                    Clone::clone(member),
-                    classic.handle_leave(turn, member).err(),
-                )
-            };
-            request.members.iter().map(leave).collect()
+            classic.handle_leave(turn, &request.members)
         });
         match decision {
             Some(Decision { records, reply }) => Decision {
@@ -282,7 +277,7 @@ impl Coordinator {
     pub fn fetch_offsets(
         &self,
         group_id: &str,
-        wanted: Option<&[(String, Vec<i32>)]>,
+        wanted: Option<&[WantedOffsets]>,
     ) -> Vec<FetchedOffset> {
         let group = self.groups.get(group_id);
         match wanted {
@@ -293,31 +288,29 @@ impl Coordinator {
                 .collect(),
             Some(topics) => topics
                 .iter()
-                .flat_map(|(topic, partitions)| {
-                    partitions.iter().map(move |partition| (topic, *partition))
-                })
-                .map(|(topic, partition)| {
-                    let value = group.and_then(|group| group.offset(topic, partition));
-                    commit::fetched(topic, partition, value)
+                .flat_map(|wanted| {
+                    wanted.partitions.iter().map(move |partition| {
+                        let value = group
+                            .and_then(|group| group.offset(&wanted.topic, *partition))
+                            .filter(|value| value.is_of(wanted.topic_id));
+                        commit::fetched(&wanted.topic, *partition, value)
+                    })
                 })
                 .collect(),
         }
     }
 
-    /// Topics are deleted: nobody needs their offsets. The tombstones may be split.
-    pub fn handle_topics_removed(&self, topics: &BTreeSet<String>) -> Vec<Record> {
+    /// Topics are deleted: nobody needs their offsets, unlike those of new topics of the same names. The tombstones may
+    /// be split.
+    pub fn handle_topics_removed(&self, topics: &BTreeMap<TopicId, String>) -> Vec<Record> {
         let mut records = Vec::new();
         for (group_id, group) in &self.groups {
-            for (topic, partition, _) in group
-                .offsets()
-                .filter(|(topic, _, _)| topics.contains(*topic))
-            {
-                records.push(Record::Offset {
-                    group_id: group_id.to_string(),
-                    topic: topic.to_owned(),
-                    partition,
-                    value: None,
-                });
+            for (topic_id, name) in topics {
+                let partitions = group.offsets.get(name).into_iter().flatten();
+                let tombstones = partitions
+                    .filter(|(_, value)| value.is_of(*topic_id))
+                    .map(|(partition, _)| Record::offset_tombstone(group_id, name, *partition));
+                records.extend(tombstones);
             }
         }
         records
@@ -403,8 +396,11 @@ impl Coordinator {
     }
 
     fn check_join(&self, request: &JoinGroup) -> Result<(), ErrorKind> {
-        if request.group_id.is_empty() {
+        if request.group_id.is_empty() || request.group_id.len() > TEXT_BYTES_MAX {
             return Err(ErrorKind::InvalidGroupId);
+        }
+        if !request.is_writable() {
+            return Err(ErrorKind::InvalidRequest);
         }
         let session_timeout = milliseconds(request.session_timeout_ms);
         if session_timeout < self.settings.session_timeout_min
@@ -424,6 +420,7 @@ impl Coordinator {
     fn check_commit(&mut self, now: Instant, request: &OffsetCommit) -> Result<(), ErrorKind> {
         match self.groups.get_mut(request.group_id.as_str()) {
             Some(group) => group.classic.check_commit(now, request),
+            None if request.group_id.len() > TEXT_BYTES_MAX => Err(ErrorKind::InvalidGroupId),
             // Kafka once let consumers without membership use an empty group id, and some still do.
             None if request.generation < 0 => self.check_group_limit(),
             None if request.knows_group_id_not_found => Err(ErrorKind::GroupIdNotFound),

@@ -47,13 +47,12 @@ impl Classic {
             .filter(|(_, member)| member.deadline.is_some_and(|deadline| deadline <= turn.now))
             .map(|(id, _)| id.clone())
             .collect();
-        let Some((last, others)) = ended.split_last() else {
-            return;
-        };
-        for member_id in others {
+        for member_id in &ended {
             self.forget_member(turn, member_id);
         }
-        self.remove_member(turn, last);
+        if !ended.is_empty() {
+            self.go_on_without(turn);
+        }
     }
 
     /// Topics that members are subscribed to; `None` if that cannot be told.
@@ -110,12 +109,7 @@ impl Group {
             .offsets()
             .filter(|(topic, _, value)| unused.has_expired(topic, value, wall_ms, retention_ms))
             .take(limit)
-            .map(|(topic, partition, _)| Record::Offset {
-                group_id: group_id.to_owned(),
-                topic: topic.to_owned(),
-                partition,
-                value: None,
-            })
+            .map(|(topic, partition, _)| Record::offset_tombstone(group_id, topic, partition))
             .collect();
         let nothing_left = records.len() == self.offsets().count();
         if nothing_left
@@ -123,10 +117,7 @@ impl Group {
             && self.classic.is_vacant()
             && self.committed.is_some()
         {
-            records.push(Record::Group {
-                group_id: group_id.to_owned(),
-                value: None,
-            });
+            records.push(Record::group_tombstone(group_id));
         }
         records
     }

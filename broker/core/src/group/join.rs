@@ -15,6 +15,7 @@ impl Classic {
         request: &JoinGroup,
     ) {
         let reply = if !self.has_room_for(turn, &request.member_id) {
+            self.turn_away(turn, &request.member_id);
             Some(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""))
         } else if !self.supports_protocols_of(request) {
             Some(JoinReply::refused(
@@ -29,6 +30,14 @@ impl Classic {
         if let Some(reply) = reply {
             turn.answer_join(token, reply);
         }
+    }
+
+    /// Who finds no room is not waited for: a member that comes too late for a limit that was lowered, or one that was
+    /// told its id.
+    fn turn_away(&mut self, turn: &mut Turn<'_>, member_id: &str) {
+        self.pending_join.remove(member_id);
+        self.forget_member(turn, member_id);
+        self.complete_if_all_joined(turn);
     }
 
     /// The limit counts those that take part: while members join again, the ones that did.

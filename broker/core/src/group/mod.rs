@@ -34,7 +34,7 @@ pub use record::{Bytes, GroupValue, MemberValue, OffsetValue, Record};
 pub use request::{
     CommitPartition, Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinMember, JoinReply,
     LeaveGroup, LeaveMember, LeaveReply, OffsetCommit, OffsetCommitReply, RequestToken, SyncGroup,
-    SyncReply,
+    SyncReply, WantedOffsets,
 };
 pub use settings::Settings;
 pub use state::State;

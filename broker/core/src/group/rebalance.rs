@@ -175,12 +175,26 @@ impl Classic {
             .map(|name| (*name).to_owned())
     }
 
-    /// One member leaves of its own will.
+    /// Members leave of their own will, or by an operator's. All go before the others are asked to join, so that one
+    /// rebalance is enough.
     pub(super) fn handle_leave(
         &mut self,
         turn: &mut Turn<'_>,
-        leaving: &LeaveMember,
-    ) -> Result<(), ErrorKind> {
+        leaving: &[LeaveMember],
+    ) -> Vec<(LeaveMember, Option<ErrorKind>)> {
+        let before = self.members.len();
+        let mut leave = |member: &LeaveMember| (member.clone(), self.leave(turn, member).err());
+        let results = leaving.iter().map(&mut leave).collect();
+        if self.members.len() < before {
+            self.go_on_without(turn);
+        } else {
+            // One that was only told its id may have been the last to be waited for.
+            self.complete_if_all_joined(turn);
+        }
+        results
+    }
+
+    fn leave(&mut self, turn: &mut Turn<'_>, leaving: &LeaveMember) -> Result<(), ErrorKind> {
         let member_id = match &leaving.group_instance_id {
             None => leaving.member_id.clone(),
             Some(instance_id) => match self.static_members.get(instance_id) {
@@ -192,19 +206,17 @@ impl Classic {
             },
         };
         if self.pending_join.remove(&member_id).is_some() {
-            self.complete_if_all_joined(turn);
             return Ok(());
         }
         if !self.members.contains_key(&member_id) {
             return Err(ErrorKind::UnknownMemberId);
         }
-        self.remove_member(turn, &member_id);
+        self.forget_member(turn, &member_id);
         Ok(())
     }
 
-    /// A member is gone, and the others share what it had.
-    pub(super) fn remove_member(&mut self, turn: &mut Turn<'_>, member_id: &str) {
-        self.forget_member(turn, member_id);
+    /// Members are gone, and the others share what they had.
+    pub(super) fn go_on_without(&mut self, turn: &mut Turn<'_>) {
         match self.state {
             State::Stable | State::CompletingRebalance => self.prepare_rebalance(turn),
             State::PreparingRebalance => self.complete_if_all_joined(turn),

@@ -30,10 +30,33 @@ pub enum Record {
     },
 }
 
+/// Longest string in a record: Kafka's format counts the bytes of most of them in 16 bits, and a member id is made of
+/// a client's or an instance's id and 37 bytes more. Longer ones are refused, for an append that fails costs the whole
+/// coordinator a reload.
+pub(super) const TEXT_BYTES_MAX: usize = 32_000;
+
 /// Bytes of a record beside its strings: lengths, numbers and the record's own framing, rounded up.
 const RECORD_OVERHEAD_BYTES: usize = 100;
 
 impl Record {
+    /// Says that a group has no offset of a partition any more.
+    pub(super) fn offset_tombstone(group_id: &str, topic: &str, partition: i32) -> Record {
+        Record::Offset {
+            group_id: group_id.to_owned(),
+            topic: topic.to_owned(),
+            partition,
+            value: None,
+        }
+    }
+
+    /// Says that a group is gone.
+    pub(super) fn group_tombstone(group_id: &str) -> Record {
+        Record::Group {
+            group_id: group_id.to_owned(),
+            value: None,
+        }
+    }
+
     /// How large it is in a batch, rather too much than too little.
     pub fn bytes_about(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -90,6 +113,13 @@ pub struct OffsetValue {
     pub expire_timestamp: i64,
     /// The topic's id; zero = not known.
     pub topic_id: TopicId,
+}
+
+impl OffsetValue {
+    /// Whether it is one of this topic, as far as both ids are known.
+    pub(super) fn is_of(&self, topic_id: TopicId) -> bool {
+        topic_id == TopicId::ZERO || self.topic_id == TopicId::ZERO || self.topic_id == topic_id
+    }
 }
 
 /// A generation of a group in which every member has its assignment, or one without members.

@@ -3,7 +3,7 @@
 use crate::error::ErrorKind;
 use crate::ids::TopicId;
 
-use super::record::{Bytes, Record};
+use super::record::{Bytes, Record, TEXT_BYTES_MAX};
 
 /// Names a request whose reply may come later, by an [`Effect`]. Given by the caller, unique among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +12,7 @@ pub struct RequestToken(pub u64);
 /// Records to append and apply, and the reply to release when they are replicated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<R> {
-    /// In this order; they belong together in one batch, but for those of a timeout, which may be split.
+    /// In this order; they belong together in one batch, but for tombstones alone, which may be split.
     pub records: Vec<Record>,
     /// The reply.
     pub reply: R,
@@ -64,6 +64,20 @@ pub struct JoinGroup {
     pub supports_skipping_assignment: bool,
     /// 128 random bits, of which a new member's id is made.
     pub random: u128,
+}
+
+impl JoinGroup {
+    /// Whether all that it says of the member can be written down.
+    pub(super) fn is_writable(&self) -> bool {
+        let instance_id = self.group_instance_id.as_deref().unwrap_or_default();
+        let protocols = self.protocols.iter().map(|(name, _)| name.as_str());
+        [&self.client_id, &self.client_host, &self.protocol_type]
+            .into_iter()
+            .map(String::as_str)
+            .chain([instance_id])
+            .chain(protocols)
+            .all(|text| text.len() <= TEXT_BYTES_MAX)
+    }
 }
 
 /// Reply to JoinGroup.
@@ -228,6 +242,17 @@ pub struct CommitPartition {
 
 /// Reply to OffsetCommit: one result for each offset of the request, in its order.
 pub type OffsetCommitReply = Vec<Option<ErrorKind>>;
+
+/// The offsets of a topic that OffsetFetch wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedOffsets {
+    /// The topic's name.
+    pub topic: String,
+    /// Offsets of an older topic of the same name are none of it; zero = not said.
+    pub topic_id: TopicId,
+    /// The partitions' indexes.
+    pub partitions: Vec<i32>,
+}
 
 /// One partition in a reply to OffsetFetch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -79,9 +79,6 @@ async fn find<E: Env>(
             ));
         }
     }
-    if key.is_empty() {
-        return Err((ErrorKind::InvalidGroupId, None));
-    }
     if !broker
         .authorizer
         .allows(&context.principal, access_of(context.api), key)

@@ -1,11 +1,10 @@
 //! Reading a coordinator back from its partition of `__consumer_offsets`, off the event loop.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Coordinator, Decision, Settings};
+use taffrail_core::group::{Coordinator, Settings};
 use taffrail_core::ids::{LeaderEpoch, TopicPartition};
 use taffrail_core::time::Instant;
 use taffrail_protocol::records::Batches;
@@ -89,17 +88,4 @@ pub fn try_log(log: &[u8]) {
         bytes::apply_batch(&mut coordinator, &header, &log[range]);
     }
     coordinator.handle_loaded(Instant::ZERO);
-}
-
-/// Offsets of deleted topics go, in every coordinator here.
-pub(super) fn forget_topics<E: Env>(broker: &Arc<Broker<E>>, topics: BTreeSet<String>) {
-    for shard in broker.groups.active() {
-        let forgotten = shard.decide(broker, |turn| Decision {
-            records: turn.coordinator.handle_topics_removed(&topics),
-            reply: (),
-        });
-        if let Err(error) = forgotten {
-            tracing::debug!(partition = %shard.partition().name(), ?error, "offsets of deleted topics stay for now");
-        }
-    }
 }

@@ -11,15 +11,18 @@ pub(crate) mod sync_group;
 
 mod bytes;
 mod load;
+mod removed_topics;
 mod shard;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use taffrail_core::config::BrokerConfig;
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Settings, partition_for};
+use taffrail_core::group::{Decision, Settings, partition_for};
 use taffrail_core::ids::{LeaderEpoch, TopicPartition};
 use taffrail_core::metadata::{Changes, Image};
 use taffrail_core::time::Instant;
@@ -30,12 +33,16 @@ use crate::env::Env;
 use crate::state::{GroupEntry, GroupOffset};
 
 pub use load::try_log;
+use removed_topics::RemovedTopics;
 use shard::Shard;
 
 /// The topic that holds groups and offsets.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// The topic that will hold transactions; nobody may write to it, or create it as an ordinary one.
 const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
+/// Longest metadata of an offset, whatever is configured: Kafka's format counts its bytes in 16 bits.
+const METADATA_BYTES_MAX: usize = i16::MAX as usize;
 
 /// Whether a topic belongs to the brokers (Kafka's `Topic.isInternal`).
 pub(crate) fn is_internal_topic(name: &str) -> bool {
@@ -48,6 +55,7 @@ pub(crate) struct Groups<E: Env> {
     /// How long the replication of a decision may take before the client is told to try again.
     pub(super) commit_timeout: Duration,
     slots: Mutex<BTreeMap<i32, Slot<E>>>,
+    removed_topics: Mutex<RemovedTopics>,
     /// A coordinator has a new, maybe earlier deadline.
     wake: Notify,
     timer_started: std::sync::Once,
@@ -70,7 +78,8 @@ impl<E: Env> Groups<E> {
             session_timeout_max: millis(i64::from(config.group_max_session_timeout_ms)),
             initial_rebalance_delay: millis(i64::from(config.group_initial_rebalance_delay_ms)),
             group_size_max: count(config.group_max_size).min(defaults.group_size_max),
-            offset_metadata_bytes_max: count(config.offset_metadata_max_bytes),
+            offset_metadata_bytes_max: count(config.offset_metadata_max_bytes)
+                .min(METADATA_BYTES_MAX),
             offsets_retention: millis(i64::from(config.offsets_retention_minutes) * 60_000),
             offsets_retention_check_interval: millis(config.offsets_retention_check_interval_ms),
             ..defaults
@@ -79,6 +88,7 @@ impl<E: Env> Groups<E> {
             settings,
             commit_timeout: millis(i64::from(config.offsets_commit_timeout_ms)),
             slots: Mutex::new(BTreeMap::new()),
+            removed_topics: Mutex::default(),
             wake: Notify::new(),
             timer_started: std::sync::Once::new(),
         }
@@ -89,6 +99,11 @@ impl<E: Env> Groups<E> {
         if group_id.is_empty() {
             return Err(ErrorKind::InvalidGroupId);
         }
+        self.shard_of_any(image, group_id)
+    }
+
+    /// As `shard_of`, also of the group without a name, in which old consumers keep offsets.
+    fn shard_of_any(&self, image: &Image, group_id: &str) -> Result<Arc<Shard<E>>, ErrorKind> {
         let topic = image
             .topic_by_name(OFFSETS_TOPIC)
             .ok_or(ErrorKind::NotCoordinator)?;
@@ -112,6 +127,7 @@ impl<E: Env> Groups<E> {
             && changes.removed_topics.contains_key(&topic.id)
         {
             let replaced = std::mem::take(&mut *self.slots());
+            self.removed_topics().clear();
             for slot in replaced.into_values() {
                 if let Slot::Active(old) = slot {
                     old.retire();
@@ -119,8 +135,10 @@ impl<E: Env> Groups<E> {
             }
         }
         if !changes.removed_topics.is_empty() {
-            let removed: BTreeSet<String> = changes.removed_topics.values().cloned().collect();
-            load::forget_topics(broker, removed);
+            // The timer has each coordinator here write tombstones, which may have to wait.
+            let led: Vec<i32> = self.slots().keys().copied().collect();
+            self.removed_topics().note(&led, &changes.removed_topics);
+            self.wake.notify_one();
         }
         let Some(topic) = new.topic_by_name(OFFSETS_TOPIC) else {
             return;
@@ -150,7 +168,10 @@ impl<E: Env> Groups<E> {
         }
         let replaced = match epoch {
             Some(epoch) => slots.insert(id.partition, Slot::Loading(epoch)),
-            None => slots.remove(&id.partition),
+            None => {
+                self.removed_topics().drop_partition(id.partition);
+                slots.remove(&id.partition)
+            }
         };
         drop(slots);
         if let Some(Slot::Active(old)) = replaced {
@@ -197,6 +218,24 @@ impl<E: Env> Groups<E> {
         load::start(broker, id, failed.epoch());
     }
 
+    /// Offsets of deleted topics go. What cannot be written now is tried again at the next look at the deadlines, also
+    /// by a coordinator that was read back meanwhile.
+    fn forget_removed_topics(&self, broker: &Arc<Broker<E>>, shard: &Arc<Shard<E>>) {
+        let partition = shard.partition().id.partition;
+        let Some(topics) = self.removed_topics().owed(partition) else {
+            return;
+        };
+        let forgotten = shard.decide_quietly(broker, |turn| Decision {
+            records: turn.coordinator.handle_topics_removed(&topics),
+            reply: (),
+        });
+        if let Err(error) = forgotten {
+            tracing::debug!(partition = %shard.partition().name(), ?error, "offsets of deleted topics stay for now");
+            return;
+        }
+        self.removed_topics().done(partition, &topics);
+    }
+
     /// Has the timer look at the deadlines again.
     pub(super) fn wake_timer(&self) {
         self.wake.notify_one();
@@ -239,6 +278,10 @@ impl<E: Env> Groups<E> {
             .collect()
     }
 
+    fn removed_topics(&self) -> MutexGuard<'_, RemovedTopics> {
+        self.removed_topics.lock().expect("no panic while locked")
+    }
+
     fn slots(&self) -> MutexGuard<'_, BTreeMap<i32, Slot<E>>> {
         self.slots.lock().expect("no panic while locked")
     }
@@ -266,6 +309,7 @@ async fn keep_time<E: Env>(broker: Arc<Broker<E>>) {
         let mut next: Option<Instant> = None;
         for shard in broker.groups.active() {
             shard.handle_timeout(&broker, now);
+            broker.groups.forget_removed_topics(&broker, &shard);
             next = [next, shard.next_deadline()].into_iter().flatten().min();
         }
         let until = next.unwrap_or(now + IDLE).min(now + IDLE);

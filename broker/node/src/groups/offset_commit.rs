@@ -123,7 +123,7 @@ async fn commit<E: Env>(
     }
     let shard = broker
         .groups
-        .shard_of(&broker.cluster.image(), &request.group_id)?;
+        .shard_of_any(&broker.cluster.image(), &request.group_id)?;
     let commit = OffsetCommit {
         group_id: request.group_id.clone(),
         generation: request.generation_id_or_member_epoch,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Decision, FetchedOffset};
+use taffrail_core::group::{Decision, FetchedOffset, WantedOffsets};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
 use taffrail_protocol::Uuid;
@@ -29,8 +29,8 @@ const TOPIC_ID_VERSION: i16 = 10;
 /// First version with an error of the whole.
 const ERROR_VERSION: i16 = 2;
 
-/// What is wanted of a group: all, or some partitions by topic name.
-type Wanted = Option<Vec<(String, Vec<i32>)>>;
+/// What is wanted of a group: all, or some partitions of topics.
+type Wanted = Option<Vec<WantedOffsets>>;
 
 /// Handles an OffsetFetch request.
 pub(crate) async fn handle<E: Env>(
@@ -51,7 +51,11 @@ pub(crate) async fn handle<E: Env>(
     let wanted: Wanted = request.topics.map(|topics| {
         topics
             .into_iter()
-            .map(|topic| (topic.name, topic.partition_indexes))
+            .map(|topic| WantedOffsets {
+                topic: topic.name,
+                topic_id: TopicId::ZERO,
+                partitions: topic.partition_indexes,
+            })
             .collect()
     });
     match fetch(&broker, &context, &request.group_id, wanted.as_deref()).await {
@@ -87,11 +91,19 @@ async fn fetch_group<E: Env>(
         let mut known = Vec::new();
         for topic in topics {
             if !by_id {
-                known.push((topic.name, topic.partition_indexes));
+                known.push(WantedOffsets {
+                    topic: topic.name,
+                    topic_id: TopicId::ZERO,
+                    partitions: topic.partition_indexes,
+                });
                 continue;
             }
             match image.topic(TopicId(topic.topic_id.0)) {
-                Some(found) => known.push((found.name.clone(), topic.partition_indexes)),
+                Some(found) => known.push(WantedOffsets {
+                    topic: found.name.clone(),
+                    topic_id: found.id,
+                    partitions: topic.partition_indexes,
+                }),
                 None => unknown.push((topic.topic_id, topic.partition_indexes)),
             }
         }
@@ -120,7 +132,7 @@ async fn fetch<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
     group_id: &str,
-    wanted: Option<&[(String, Vec<i32>)]>,
+    wanted: Option<&[WantedOffsets]>,
 ) -> Result<Vec<FetchedOffset>, ErrorKind> {
     if !broker
         .authorizer
@@ -128,7 +140,9 @@ async fn fetch<E: Env>(
     {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker.groups.shard_of(&broker.cluster.image(), group_id)?;
+    let shard = broker
+        .groups
+        .shard_of_any(&broker.cluster.image(), group_id)?;
     // A reply may speak of a commit that is not replicated yet, so it waits like any other.
     let reply = shard.decide_quietly(broker, |turn| Decision {
         records: Vec::new(),
@@ -169,7 +183,7 @@ fn old_topics(offsets: Vec<FetchedOffset>) -> Vec<OffsetFetchResponseTopic> {
         .collect()
 }
 
-fn refused(wanted: Vec<(String, Vec<i32>)>, error: ErrorKind) -> Vec<OffsetFetchResponseTopic> {
+fn refused(wanted: Vec<WantedOffsets>, error: ErrorKind) -> Vec<OffsetFetchResponseTopic> {
     let error_code = code_of(error).code();
     let partition = |partition_index| OffsetFetchResponsePartition {
         partition_index,
@@ -180,9 +194,9 @@ fn refused(wanted: Vec<(String, Vec<i32>)>, error: ErrorKind) -> Vec<OffsetFetch
     };
     wanted
         .into_iter()
-        .map(|(name, partitions)| OffsetFetchResponseTopic {
-            name,
-            partitions: partitions.into_iter().map(partition).collect(),
+        .map(|wanted| OffsetFetchResponseTopic {
+            name: wanted.topic,
+            partitions: wanted.partitions.into_iter().map(partition).collect(),
         })
         .collect()
 }

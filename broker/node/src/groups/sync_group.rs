@@ -12,6 +12,9 @@ use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::optional_code;
 
+/// First version that must name the protocol, which is checked (KIP-559).
+const PROTOCOL_VERSION: i16 = 5;
+
 /// Handles a SyncGroup request.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
@@ -44,6 +47,10 @@ async fn sync<E: Env>(
         &request.group_id,
     ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
+    }
+    let names_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
+    if context.version >= PROTOCOL_VERSION && !names_protocol {
+        return Err(ErrorKind::InconsistentGroupProtocol);
     }
     let shard = broker
         .groups

@@ -391,3 +391,22 @@ fn a_generation_that_does_not_fit_into_a_batch_is_refused() {
         (State::PreparingRebalance, 0)
     );
 }
+
+#[test]
+fn who_comes_too_late_for_a_limit_that_was_lowered_is_not_waited_for() {
+    let (mut world, ids) = World::stable(3);
+    world.fail_over_with(Settings {
+        group_size_max: 2,
+        ..Settings::default()
+    });
+    let tokens = [&ids[0], &ids[1]].map(|id| world.join(&join(id)));
+    assert_eq!(world.state(), State::PreparingRebalance);
+    let late = world.join(&join(&ids[2]));
+    assert_eq!(
+        world.joined(late).unwrap().error,
+        Some(ErrorKind::GroupMaxSizeReached)
+    );
+    for token in tokens {
+        assert_eq!(world.joined(token).unwrap().generation, 2);
+    }
+}

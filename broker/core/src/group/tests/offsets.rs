@@ -1,8 +1,7 @@
-use std::collections::BTreeSet;
-
 use super::world::{World, commit, join, sync};
 use crate::error::ErrorKind;
 use crate::group::*;
+use crate::ids::TopicId;
 
 const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
@@ -14,6 +13,21 @@ fn offsets(world: &World) -> Vec<(String, i32, i64)> {
         .collect()
 }
 
+fn wanted(topic: &str, topic_id: TopicId, partitions: &[i32]) -> WantedOffsets {
+    WantedOffsets {
+        topic: topic.to_owned(),
+        topic_id,
+        partitions: partitions.to_vec(),
+    }
+}
+
+/// A commit for partition 0 of `t` in this incarnation of it.
+fn commit_to(topic_id: TopicId, offset: i64) -> OffsetCommit {
+    let mut request = commit("", -1, &[("t", 0, offset)]);
+    request.offsets[0].topic_id = topic_id;
+    request
+}
+
 #[test]
 fn commits_are_read_back_whole() {
     let mut world = World::new(Settings::default());
@@ -21,7 +35,10 @@ fn commits_are_read_back_whole() {
         world.commit(&commit("", -1, &[("t", 0, 5), ("t", 1, 6)])),
         [None, None]
     );
-    let wanted = [("t".to_owned(), vec![1, 2]), ("u".to_owned(), vec![0])];
+    let wanted = [
+        wanted("t", TopicId::ZERO, &[1, 2]),
+        wanted("u", TopicId::ZERO, &[0]),
+    ];
     let fetched = world.coordinator.fetch_offsets("g", Some(&wanted));
     let of = |topic: &str, partition, offset, leader_epoch, metadata: &str| FetchedOffset {
         topic: topic.to_owned(),
@@ -229,9 +246,81 @@ fn tombstones_come_in_portions() {
 fn offsets_of_removed_topics_go() {
     let mut world = World::new(Settings::default());
     world.commit(&commit("", -1, &[("t", 0, 5), ("u", 0, 6)]));
-    let records = world
-        .coordinator
-        .handle_topics_removed(&BTreeSet::from(["t".to_owned()]));
-    world.finish(records, Vec::new());
+    world.remove_topic(TopicId([1; 16]), "t");
     assert_eq!(offsets(&world), [("u".to_owned(), 0, 6)]);
+}
+
+#[test]
+fn offsets_of_a_topic_are_none_of_another_one_of_its_name() {
+    let (old, new) = (TopicId([1; 16]), TopicId([2; 16]));
+    let mut world = World::new(Settings::default());
+    world.commit(&commit_to(old, 5));
+    let offset_in = |world: &World, topic_id| {
+        let wanted = [wanted("t", topic_id, &[0])];
+        world.coordinator.fetch_offsets("g", Some(&wanted))[0].offset
+    };
+    assert_eq!(offset_in(&world, old), 5);
+    assert_eq!(
+        offset_in(&world, TopicId::ZERO),
+        5,
+        "older clients name no id"
+    );
+    assert_eq!(offset_in(&world, new), -1);
+    // The new topic is there and used before this coordinator hears that the old one is gone.
+    world.commit(&commit_to(new, 7));
+    world.remove_topic(old, "t");
+    assert_eq!(offset_in(&world, new), 7);
+    world.remove_topic(new, "t");
+    assert_eq!(world.state(), State::Dead);
+}
+
+#[test]
+fn what_kafkas_format_cannot_hold_is_refused() {
+    let long = "x".repeat(32_001);
+    let mut world = World::new(Settings {
+        offset_metadata_bytes_max: 4_096,
+        ..Settings::default()
+    });
+    let request = OffsetCommit {
+        group_id: long.clone(),
+        ..commit("", -1, &[("t", 0, 5)])
+    };
+    assert_eq!(world.commit(&request), [Some(ErrorKind::InvalidGroupId)]);
+    let mut check = |request: JoinGroup, expected| {
+        let token = world.join(&request);
+        assert_eq!(world.joined(token).unwrap().error, Some(expected));
+    };
+    let group_id = long.clone();
+    check(
+        JoinGroup {
+            group_id,
+            ..join("")
+        },
+        ErrorKind::InvalidGroupId,
+    );
+    let client_id = long.clone();
+    check(
+        JoinGroup {
+            client_id,
+            ..join("")
+        },
+        ErrorKind::InvalidRequest,
+    );
+    let group_instance_id = Some(long.clone());
+    check(
+        JoinGroup {
+            group_instance_id,
+            ..join("")
+        },
+        ErrorKind::InvalidRequest,
+    );
+    let protocols = vec![(long, super::world::bytes(""))];
+    check(
+        JoinGroup {
+            protocols,
+            ..join("")
+        },
+        ErrorKind::InvalidRequest,
+    );
+    assert_eq!(world.coordinator.groups().count(), 0);
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::world::{World, commit, join, sync};
 use crate::group::*;
+use crate::ids::TopicId;
 use crate::time::Instant;
 
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ enum Step {
     Pass {
         ms: u64,
     },
+    RemoveTopic,
     FailOver,
 }
 
@@ -51,6 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, partition, offset)| Step::Commit { who, partition, offset }),
         6 => prop_oneof![1..4_000_u64, 1..70_000_u64, Just(8 * 24 * 3_600 * 1_000)]
             .prop_map(|ms| Step::Pass { ms }),
+        1 => Just(Step::RemoveTopic),
         1 => Just(Step::FailOver),
     ]
 }
@@ -127,6 +130,7 @@ fn run(world: &mut World, step: &Step) {
             world.commit(&commit(&id, generation, &[("t", *partition, *offset)]));
         }
         Step::Pass { ms } => world.pass(*ms),
+        Step::RemoveTopic => world.remove_topic(TopicId::ZERO, "t"),
         Step::FailOver => world.fail_over(),
     }
 }

@@ -109,3 +109,35 @@ fn static_members_survive_a_fail_over() {
     let token = world.join(&static_join("", "two"));
     assert_eq!(world.joined(token).unwrap().generation, 1);
 }
+
+#[test]
+fn members_that_leave_together_cost_one_rebalance() {
+    let mut world = World::new(Settings::default());
+    let tokens: Vec<u64> = ["one", "two", "three"]
+        .iter()
+        .map(|instance_id| world.join(&static_join("", instance_id)))
+        .collect();
+    world.pass(9_000);
+    let ids: Vec<String> = tokens
+        .iter()
+        .map(|token| world.joined(*token).unwrap().member_id.clone())
+        .collect();
+    for id in ids.iter().rev() {
+        world.sync(&sync(id, 1, &[]));
+    }
+    // Two have joined again, and one of them leaves with the one that has not.
+    let stays = world.join(&static_join(&ids[0], "one"));
+    let leaves = world.join(&static_join(&ids[1], "two"));
+    let unknown = Some(ErrorKind::UnknownMemberId);
+    assert_eq!(
+        world.leave_all(&["three", "two", "four"]),
+        [None, None, unknown]
+    );
+    assert_eq!(world.joined(leaves).unwrap().error, unknown);
+    let reply = world.joined(stays).unwrap();
+    assert_eq!(
+        (reply.error, reply.generation, reply.members.len()),
+        (None, 2, 1)
+    );
+    assert_eq!(world.state(), State::CompletingRebalance);
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::ErrorKind;
 use crate::group::*;
+use crate::ids::TopicId;
 use crate::time::Instant;
 
 pub(super) const WALL_MS: i64 = 1_700_000_000_000;
@@ -169,6 +170,32 @@ impl World {
         decision.reply
     }
 
+    /// Instance ids that leave together.
+    pub(super) fn leave_all(&mut self, instance_ids: &[&str]) -> Vec<Option<ErrorKind>> {
+        let members = instance_ids.iter().map(|instance_id| LeaveMember {
+            member_id: String::new(),
+            group_instance_id: Some((*instance_id).to_owned()),
+        });
+        let request = LeaveGroup {
+            group_id: "g".to_owned(),
+            members: members.collect(),
+        };
+        let mut effects = Vec::new();
+        let (now, wall_ms) = (self.now(), self.wall_ms());
+        let decision = self
+            .coordinator
+            .handle_leave_group(now, wall_ms, &request, &mut effects);
+        self.finish(decision.records, effects);
+        let errors = decision.reply.members.into_iter().map(|(_, error)| error);
+        errors.collect()
+    }
+
+    pub(super) fn remove_topic(&mut self, topic_id: TopicId, name: &str) {
+        let removed = BTreeMap::from([(topic_id, name.to_owned())]);
+        let records = self.coordinator.handle_topics_removed(&removed);
+        self.finish(records, Vec::new());
+    }
+
     /// Lets time pass, with every deadline on the way.
     pub(super) fn pass(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
@@ -214,7 +241,12 @@ impl World {
 
     /// The coordinator goes to another broker.
     pub(super) fn fail_over(&mut self) {
-        let mut coordinator = Coordinator::new(*self.settings());
+        self.fail_over_with(*self.settings());
+    }
+
+    /// And that one is configured otherwise.
+    pub(super) fn fail_over_with(&mut self, settings: Settings) {
+        let mut coordinator = Coordinator::new(settings);
         for record in &self.log {
             coordinator.apply(record);
         }
