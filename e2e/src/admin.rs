@@ -197,6 +197,14 @@ impl Admin {
         Ok(())
     }
 
+    /// Deletes a consumer group; the error is Kafka's code.
+    pub fn delete_group(&self, group: &str) -> Result<Result<(), RDKafkaErrorCode>> {
+        let request = self.client.delete_groups(&[group], &AdminOptions::new());
+        let result = self.runtime.block_on(request)?.pop();
+        let result = result.context("no answer about the group")?;
+        Ok(result.map(|_| ()).map_err(|(_, code)| code))
+    }
+
     /// Waits until `topic` has that many partitions, each with a leader and that many replicas in sync.
     pub fn wait_in_sync(
         &self,

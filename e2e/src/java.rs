@@ -11,6 +11,9 @@ use crate::tools;
 /// Heap of a console client: the tools' own default.
 const CLIENT_HEAP: &[&str] = &["-Xmx512M", "-XX:TieredStopAtLevel=4"];
 
+/// A command that asks one thing ends before optimized code or a collector with threads pays.
+const ADMIN_JVM: &[&str] = &["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
 /// Sends a file of `key TAB value` lines with acks=all through the console producer.
 pub fn console_produce(bootstrap: &str, topic: &str, file: &Path, codec: &str) -> Result<()> {
     let mut command = tools::java(CLIENT_HEAP)?;
@@ -97,6 +100,17 @@ pub fn configs(bootstrap: &str, arguments: &[&str]) -> Result<String> {
         .args(["--bootstrap-server", bootstrap])
         .args(arguments);
     Ok(String::from_utf8_lossy(&run(command, "kafka-configs")?).into_owned())
+}
+
+/// Runs `kafka-consumer-groups.sh` with these arguments and gives what it printed; it ends with success also when it says `Error:`.
+pub fn consumer_groups(bootstrap: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = tools::java(ADMIN_JVM)?;
+    command
+        .arg("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand")
+        .args(["--bootstrap-server", bootstrap])
+        .args(arguments);
+    let printed = run(command, "kafka-consumer-groups")?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
 fn run(mut command: Command, name: &str) -> Result<Vec<u8>> {

@@ -86,11 +86,13 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::Heartbeat
         | ApiKey::LeaveGroup
         | ApiKey::OffsetCommit => (Resource::Group, Operation::Read),
-        ApiKey::OffsetFetch => (Resource::Group, Operation::Describe),
+        ApiKey::OffsetFetch | ApiKey::DescribeGroups => (Resource::Group, Operation::Describe),
+        ApiKey::DeleteGroups | ApiKey::OffsetDelete => (Resource::Group, Operation::Delete),
         ApiKey::InitProducerId => (Resource::Cluster, Operation::IdempotentWrite),
         ApiKey::DescribeCluster
         | ApiKey::DescribeLogDirs
         | ApiKey::DescribeQuorum
+        | ApiKey::ListGroups
         | ApiKey::ListPartitionReassignments => (Resource::Cluster, Operation::Describe),
         ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments => {
             (Resource::Cluster, Operation::Alter)

@@ -168,6 +168,10 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         ApiKey::LeaveGroup => answer_later(broker, context, body, groups::leave_group::handle),
         ApiKey::OffsetCommit => answer_later(broker, context, body, groups::offset_commit::handle),
         ApiKey::OffsetFetch => answer_later(broker, context, body, groups::offset_fetch::handle),
+        ApiKey::OffsetDelete => answer_later(broker, context, body, groups::offset_delete::handle),
+        ApiKey::ListGroups => answer(broker, context, body, groups::list_groups::handle),
+        ApiKey::DescribeGroups => answer(broker, context, body, groups::describe_groups::handle),
+        ApiKey::DeleteGroups => answer_later(broker, context, body, groups::delete_groups::handle),
         ApiKey::RaftMessages => answer(broker, context, body, cluster::handle_raft_messages),
         ApiKey::RegisterBroker => {
             answer_later(broker, context, body, cluster::handle_register_broker)

@@ -75,6 +75,8 @@ fn kafka_protocol_reads_and_writes_the_same() {
     let expected = [
         "ApiVersionsRequest 5",
         "ApiVersionsResponse 5",
+        "DeleteGroupsRequest 3",
+        "DeleteGroupsResponse 3",
         "DescribeLogDirsRequest 5",
         "DescribeLogDirsResponse 5",
         "ListOffsetsRequest 11",
@@ -94,6 +96,8 @@ fn kafka_protocol_reads_and_writes_the_same() {
 fn versions_that_the_oracle_lacks_have_the_bytes_of_kafka() {
     for (name, version, hex) in [
         ("ApiVersionsRequest", 5, "0461707004312e300363310000000200"),
+        ("DeleteGroupsRequest", 3, "02026700"),
+        ("DeleteGroupsResponse", 3, "000000000202670044047768790000"),
         (
             "ListOffsetsRequest",
             11,

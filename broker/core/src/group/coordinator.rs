@@ -53,7 +53,7 @@ impl Group {
 #[derive(Clone, Debug)]
 pub struct Coordinator {
     settings: Settings,
-    groups: BTreeMap<Arc<str>, Group>,
+    pub(super) groups: BTreeMap<Arc<str>, Group>,
     deadlines: BTreeSet<(Instant, Arc<str>)>,
     /// When to look for expired offsets, and from which group on.
     sweep_at: Instant,
@@ -509,7 +509,7 @@ impl Coordinator {
             .expect("it was just put there")
     }
 
-    fn forget_if_vacant(&mut self, group_id: &str) {
+    pub(super) fn forget_if_vacant(&mut self, group_id: &str) {
         if self.groups.get(group_id).is_some_and(Group::is_vacant)
             && let Some((key, group)) = self.groups.remove_entry(group_id)
             && let Some(at) = group.indexed

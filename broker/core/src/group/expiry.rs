@@ -56,7 +56,7 @@ impl Classic {
     }
 
     /// Topics that members are subscribed to; `None` if that cannot be told.
-    fn subscribed_topics(&self) -> Option<BTreeSet<String>> {
+    pub(super) fn subscribed_topics(&self) -> Option<BTreeSet<String>> {
         if self.protocol_type.as_deref() != Some("consumer") {
             return None;
         }

@@ -8,6 +8,7 @@
 //!
 //! So that a passing lack of replicas does not cost a reload, the caller checks `min.insync.replicas` before it asks.
 
+mod admin;
 mod classic;
 mod commit;
 mod coordinator;
@@ -26,6 +27,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+pub use admin::{CLASSIC_TYPE, DescribedGroup, DescribedMember, ListedGroup};
 pub use classic::Classic;
 pub use coordinator::{Coordinator, Group};
 pub use member::Member;
@@ -33,8 +35,8 @@ pub use partition::partition_for;
 pub use record::{Bytes, GroupValue, MemberValue, OffsetValue, Record};
 pub use request::{
     CommitPartition, Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinMember, JoinReply,
-    LeaveGroup, LeaveMember, LeaveReply, OffsetCommit, OffsetCommitReply, RequestToken, SyncGroup,
-    SyncReply, WantedOffsets,
+    LeaveGroup, LeaveMember, LeaveReply, OffsetCommit, OffsetCommitReply, OffsetDelete,
+    RequestToken, SyncGroup, SyncReply, WantedOffsets,
 };
 pub use settings::Settings;
 pub use state::State;

@@ -243,6 +243,15 @@ pub struct CommitPartition {
 /// Reply to OffsetCommit: one result for each offset of the request, in its order.
 pub type OffsetCommitReply = Vec<Option<ErrorKind>>;
 
+/// OffsetDelete. The node has checked that the topics and partitions exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetDelete {
+    /// Which group.
+    pub group_id: String,
+    /// Topic names, with the indexes of partitions.
+    pub topics: Vec<(String, Vec<i32>)>,
+}
+
 /// The offsets of a topic that OffsetFetch wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedOffsets {

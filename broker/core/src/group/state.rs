@@ -17,6 +17,7 @@ use std::fmt;
 /// | commit without generation | yes | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID |
 /// | member leaves or its session ends | | the others may be complete now | → Preparing | → Preparing |
 /// | no sync within the rebalance timeout | | | the silent leave, → Preparing | the silent leave, → Preparing |
+/// | is deleted | → Dead: tombstones, forgotten | NON_EMPTY_GROUP | NON_EMPTY_GROUP | NON_EMPTY_GROUP |
 /// | its last offset expires | → Dead: tombstone, forgotten | | | |
 ///
 /// A Dead group is one that the coordinator does not know; it needs no object.

@@ -17,6 +17,8 @@ use crate::env::Env;
 /// The operations that a topic knows, as the bits of Kafka's `AclOperation` codes: read, write, create, delete, alter,
 /// describe, describe configs, alter configs.
 pub(crate) const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
+/// Those that a group knows: read, delete, describe, describe configs, alter configs.
+pub(crate) const GROUP_OPERATIONS: i32 = bits(&[3, 6, 8, 10, 11]);
 /// Those that the cluster knows: create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
 pub(crate) const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
 

@@ -1,11 +1,15 @@
 //! Group coordinators: one per partition of `__consumer_offsets` that this broker leads. The core decides; here its
 //! decisions reach the log before anything is answered, and a coordinator is dropped and read back when that fails.
 
+pub(crate) mod delete_groups;
+pub(crate) mod describe_groups;
 pub(crate) mod find_coordinator;
 pub(crate) mod heartbeat;
 pub(crate) mod join_group;
 pub(crate) mod leave_group;
+pub(crate) mod list_groups;
 pub(crate) mod offset_commit;
+pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
 pub(crate) mod sync_group;
 
@@ -102,7 +106,8 @@ impl<E: Env> Groups<E> {
         self.shard_of_any(image, group_id)
     }
 
-    /// As `shard_of`, also of the group without a name, in which old consumers keep offsets.
+    /// As `shard_of`, also of the group without a name: old consumers keep offsets in it, so that offsets of it may be
+    /// committed and fetched, and it may be described and deleted.
     fn shard_of_any(&self, image: &Image, group_id: &str) -> Result<Arc<Shard<E>>, ErrorKind> {
         let topic = image
             .topic_by_name(OFFSETS_TOPIC)
@@ -266,6 +271,18 @@ impl<E: Env> Groups<E> {
             });
         }
         entries
+    }
+
+    /// Every coordinator of this broker.
+    ///
+    /// # Errors
+    /// [`ErrorKind::CoordinatorLoadInProgress`] while one of them loads.
+    fn all(&self) -> Result<Vec<Arc<Shard<E>>>, ErrorKind> {
+        let of = |slot: &Slot<E>| match slot {
+            Slot::Active(shard) => Ok(Arc::clone(shard)),
+            Slot::Loading(_) => Err(ErrorKind::CoordinatorLoadInProgress),
+        };
+        self.slots().values().map(of).collect()
     }
 
     fn active(&self) -> Vec<Arc<Shard<E>>> {

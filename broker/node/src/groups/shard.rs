@@ -104,6 +104,16 @@ impl<E: Env> Shard<E> {
         self.partition.is_followed(broker.env.now(), moment)
     }
 
+    /// As `look`, for an answer that promises nothing: it may speak of what is not replicated yet, or of the past if this
+    /// broker stood still, and is given at once, also where too few replicas are in sync for anything to be decided.
+    pub(super) fn read<R>(&self, look: impl FnOnce(&Coordinator) -> R) -> Result<R, ErrorKind> {
+        let state = self.lock();
+        if state.failed {
+            return Err(ErrorKind::NotCoordinator);
+        }
+        Ok(look(&state.coordinator))
+    }
+
     /// A heartbeat changes no replicated state and is answered at once.
     pub(super) fn heartbeat(
         &self,

@@ -1,11 +1,11 @@
 //! Coordinators whose log is Kafka's bytes: live state, the replayed log and the replayed compacted log are the same,
-//! for whatever members and time do. A failure names its seed.
+//! for whatever members, tools and time do. A failure names its seed.
 
 use std::collections::BTreeMap;
 
 use taffrail_core::group::{
-    CommitPartition, Coordinator, Effect, JoinGroup, LeaveGroup, LeaveMember, OffsetCommit, Record,
-    RequestToken, Settings, State, SyncGroup,
+    CommitPartition, Coordinator, Effect, JoinGroup, LeaveGroup, LeaveMember, OffsetCommit,
+    OffsetDelete, Record, RequestToken, Settings, State, SyncGroup,
 };
 use taffrail_core::ids::TopicId;
 use taffrail_core::time::Instant;
@@ -87,13 +87,26 @@ impl Live {
 
     fn step(&mut self, source: &mut Source) {
         let group_id = source.pick(&GROUPS);
-        match source.below(18) {
+        match source.below(20) {
             0..5 => self.join(source, group_id),
             5..9 => self.sync(source, group_id),
             9..13 => self.commit(source, group_id),
             13 => self.leave(source, group_id),
-            14 => self.replace_topic(source),
+            14 => {
+                let decision = self
+                    .coordinator
+                    .handle_delete_groups(&[group_id.to_owned()]);
+                self.write(&decision.records);
+            }
             15 => {
+                let topics = vec![(source.pick(&TOPICS).to_owned(), vec![0, 1])];
+                let group_id = group_id.to_owned();
+                let request = OffsetDelete { group_id, topics };
+                let decision = self.coordinator.handle_offset_delete(&request);
+                self.write(&decision.records);
+            }
+            16 => self.replace_topic(source),
+            17 => {
                 self.coordinator = replay(&self.log, self.now());
             }
             _ => self.pass(source),

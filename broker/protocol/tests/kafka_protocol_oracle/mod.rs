@@ -38,15 +38,18 @@ macro_rules! oracles {
 oracles! {
     AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse ApiVersionsRequest ApiVersionsResponse
     ConsumerProtocolAssignment ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse
-    CreateTopicsRequest CreateTopicsResponse DeleteRecordsRequest DeleteRecordsResponse DeleteTopicsRequest
-    DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse DescribeConfigsRequest DescribeConfigsResponse
+    CreateTopicsRequest CreateTopicsResponse DeleteGroupsRequest DeleteGroupsResponse DeleteRecordsRequest
+    DeleteRecordsResponse DeleteTopicsRequest DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse
+    DescribeConfigsRequest DescribeConfigsResponse DescribeGroupsRequest DescribeGroupsResponse
     DescribeLogDirsRequest DescribeLogDirsResponse DescribeQuorumRequest DescribeQuorumResponse
     DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse ElectLeadersRequest ElectLeadersResponse
     FetchRequest FetchResponse FindCoordinatorRequest FindCoordinatorResponse HeartbeatRequest HeartbeatResponse
     IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse InitProducerIdRequest InitProducerIdResponse
-    JoinGroupRequest JoinGroupResponse LeaveGroupRequest LeaveGroupResponse ListOffsetsRequest ListOffsetsResponse
+    JoinGroupRequest JoinGroupResponse LeaveGroupRequest LeaveGroupResponse ListGroupsRequest ListGroupsResponse
+    ListOffsetsRequest ListOffsetsResponse
     ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse MetadataRequest MetadataResponse
-    OffsetCommitRequest OffsetCommitResponse OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest
+    OffsetCommitRequest OffsetCommitResponse OffsetDeleteRequest OffsetDeleteResponse OffsetFetchRequest
+    OffsetFetchResponse OffsetForLeaderEpochRequest
     OffsetForLeaderEpochResponse ProduceRequest ProduceResponse SyncGroupRequest SyncGroupResponse
 }
 

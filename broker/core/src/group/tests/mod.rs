@@ -1,3 +1,4 @@
+mod admin;
 mod membership;
 mod offsets;
 mod replay;

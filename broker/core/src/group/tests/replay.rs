@@ -36,6 +36,10 @@ enum Step {
     Pass {
         ms: u64,
     },
+    DeleteGroup,
+    DeleteOffset {
+        partition: i32,
+    },
     RemoveTopic,
     FailOver,
 }
@@ -53,6 +57,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, partition, offset)| Step::Commit { who, partition, offset }),
         6 => prop_oneof![1..4_000_u64, 1..70_000_u64, Just(8 * 24 * 3_600 * 1_000)]
             .prop_map(|ms| Step::Pass { ms }),
+        1 => Just(Step::DeleteGroup),
+        1 => (0..3_i32).prop_map(|partition| Step::DeleteOffset { partition }),
         1 => Just(Step::RemoveTopic),
         1 => Just(Step::FailOver),
     ]
@@ -130,6 +136,12 @@ fn run(world: &mut World, step: &Step) {
             world.commit(&commit(&id, generation, &[("t", *partition, *offset)]));
         }
         Step::Pass { ms } => world.pass(*ms),
+        Step::DeleteGroup => {
+            world.delete_group("g");
+        }
+        Step::DeleteOffset { partition } => {
+            let _ = world.delete_offsets(&[("t", &[*partition])]);
+        }
         Step::RemoveTopic => world.remove_topic(TopicId::ZERO, "t"),
         Step::FailOver => world.fail_over(),
     }

@@ -190,6 +190,30 @@ impl World {
         errors.collect()
     }
 
+    pub(super) fn delete_group(&mut self, group_id: &str) -> Option<ErrorKind> {
+        let decision = self
+            .coordinator
+            .handle_delete_groups(&[group_id.to_owned()]);
+        self.finish(decision.records, Vec::new());
+        decision.reply[0]
+    }
+
+    pub(super) fn delete_offsets(
+        &mut self,
+        topics: &[(&str, &[i32])],
+    ) -> Result<Vec<Option<ErrorKind>>, ErrorKind> {
+        let request = OffsetDelete {
+            group_id: "g".to_owned(),
+            topics: topics
+                .iter()
+                .map(|(topic, partitions)| ((*topic).to_owned(), partitions.to_vec()))
+                .collect(),
+        };
+        let decision = self.coordinator.handle_offset_delete(&request);
+        self.finish(decision.records, Vec::new());
+        decision.reply
+    }
+
     pub(super) fn remove_topic(&mut self, topic_id: TopicId, name: &str) {
         let removed = BTreeMap::from([(topic_id, name.to_owned())]);
         let records = self.coordinator.handle_topics_removed(&removed);

@@ -1,0 +1,5 @@
+//! What consumer groups promise, as real clients and Kafka's own tool see it.
+
+mod lost_member;
+mod static_members;
+mod tool;
