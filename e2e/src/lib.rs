@@ -21,3 +21,4 @@ pub mod taffrail;
 pub mod text;
 pub mod tools;
 pub mod wait;
+pub mod wire;

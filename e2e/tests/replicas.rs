@@ -12,6 +12,19 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
 use taffrail_e2e::read::read_all_with;
 use taffrail_e2e::wait::wait_until;
+use taffrail_e2e::wire::ask;
+use taffrail_protocol::messages::alter_partition_reassignments_request::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
+use taffrail_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
+};
+use taffrail_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
+use taffrail_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use taffrail_protocol::records::RecordBatchBuilder;
+use taffrail_protocol::{Records, Uuid};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -95,32 +108,129 @@ fn a_throttled_replica_catches_up_no_faster_than_its_rate() -> Result<()> {
     if is_kafka()? {
         return Ok(());
     }
+    // One topic is held up by its leader, the other by its follower, each at its own rate.
+    let topics = [
+        ("led", "leader.replication.throttled.replicas", "*"),
+        ("followed", "follower.replication.throttled.replicas", "0:1"),
+    ];
     let spec = ClusterSpec::new(2)?
         .with("leader.replication.throttled.rate", "1000000")
+        .with("follower.replication.throttled.rate", "1000000")
         // One full window: no more than a second or two of the rate goes through at once.
         .with("replication.quota.window.num", "2");
     let mut cluster = Cluster::start(spec)?;
     let admin = cluster.admin()?;
-    admin.create_assigned(
-        "slow",
-        &[0, 1],
-        &[("leader.replication.throttled.replicas", "*")],
-    )?;
-    // Nobody is out of sync: nothing is held up.
-    produce(&cluster, "slow", "all", 3000)?;
+    for (topic, config, replicas) in topics {
+        admin.create_assigned(topic, &[0, 1], &[(config, replicas)])?;
+        // Nobody is out of sync: nothing is held up.
+        produce(&cluster, topic, "all", 3000)?;
+        ensure!(admin.partitions(topic)?[0].isr.len() == 2, "{topic}");
+    }
     cluster.kill(1)?;
-    wait_until("the ISR to shrink", LIMIT, || {
-        Ok(admin.partitions("slow")?[0].isr.len() == 1)
-    })?;
-    produce(&cluster, "slow", "1", 7000)?;
+    for (topic, ..) in topics {
+        wait_until("the ISR to shrink", LIMIT, || {
+            Ok(admin.partitions(topic)?[0].isr.len() == 1)
+        })?;
+        produce(&cluster, topic, "1", 7000)?;
+    }
     let started = Instant::now();
     cluster.start_broker(1)?;
-    admin.wait_in_sync("slow", 1, 2, LIMIT)?;
-    let took = started.elapsed();
+    let (mut waiting, mut took) = (topics.map(|(topic, ..)| topic).to_vec(), Vec::new());
+    wait_until("both replicas to be in sync", LIMIT, || {
+        let mut behind = Vec::new();
+        for topic in &waiting {
+            match admin.partitions(topic)?[0].isr.len() {
+                2 => took.push((*topic, started.elapsed())),
+                _ => behind.push(*topic),
+            }
+        }
+        waiting = behind;
+        Ok(waiting.is_empty())
+    })?;
     ensure!(
-        took >= Duration::from_secs(4),
+        took.iter().all(|(_, took)| *took >= Duration::from_secs(4)),
         "7 MB at 1 MB/s, two of which may come at once, took {took:?}"
     );
     cluster.finish();
     Ok(())
+}
+
+/// DeleteRecords may leave the log start within a batch. A replica that begins there is sent all of that batch.
+#[test]
+fn a_new_replica_begins_where_the_log_start_lies_within_a_batch() -> Result<()> {
+    if is_kafka()? {
+        return Ok(());
+    }
+    let cluster = Cluster::of(2)?;
+    let admin = cluster.admin()?;
+    admin.create_assigned("cut", &[0], &[])?;
+    let leader = cluster.members()[0].client.address();
+    let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
+    for _ in 0..10 {
+        batch.push(None, Some(b"value"), &[]);
+    }
+    let produce = ProduceRequest {
+        acks: -1,
+        timeout_ms: 10_000,
+        topic_data: vec![TopicProduceData {
+            topic_id: topic_id(&leader, "cut")?,
+            partition_data: vec![PartitionProduceData {
+                index: 0,
+                records: Records::Inline(batch.build()),
+            }],
+            ..TopicProduceData::default()
+        }],
+        ..ProduceRequest::default()
+    };
+    let answer = ask(&leader, &produce)?;
+    ensure!(
+        answer.responses[0].partition_responses[0].error_code == 0,
+        "{answer:?}"
+    );
+    let delete = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: "cut".to_owned(),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: 0,
+                offset: 5,
+            }],
+        }],
+        timeout_ms: 10_000,
+    };
+    let answer = ask(&leader, &delete)?;
+    ensure!(
+        answer.topics[0].partitions[0].low_watermark == 5,
+        "{answer:?}"
+    );
+    let add = AlterPartitionReassignmentsRequest {
+        timeout_ms: 10_000,
+        topics: vec![ReassignableTopic {
+            name: "cut".to_owned(),
+            partitions: vec![ReassignablePartition {
+                partition_index: 0,
+                replicas: Some(vec![0, 1]),
+            }],
+        }],
+        ..AlterPartitionReassignmentsRequest::default()
+    };
+    let answer = ask(&leader, &add)?;
+    ensure!(
+        answer.error_code == 0 && answer.responses[0].partitions[0].error_code == 0,
+        "{answer:?}"
+    );
+    admin.wait_in_sync("cut", 1, 2, LIMIT)?;
+    cluster.finish();
+    Ok(())
+}
+
+fn topic_id(address: &str, topic: &str) -> Result<Uuid> {
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some(topic.to_owned()),
+            ..MetadataRequestTopic::default()
+        }]),
+        ..MetadataRequest::default()
+    };
+    let answer = ask(address, &request)?;
+    Ok(answer.topics.first().context("the topic")?.topic_id)
 }

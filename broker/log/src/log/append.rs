@@ -80,6 +80,9 @@ impl<D: Disk> Log<D> {
     /// Appends batches as a leader sent them, in the epoch under which they were fetched. CRC, order and epochs are
     /// checked, records are not looked at. What follows a batch that is cut off at the end, or a batch of a higher
     /// epoch than `leader_epoch` (KAFKA-18723), is left out.
+    ///
+    /// An empty log may be handed a batch that begins below its end and holds it: the leader's log start was moved into the
+    /// batch by DeleteRecords. It then begins with that batch, and its log start stays.
     pub fn append_follower(
         &mut self,
         batches: &[u8],
@@ -87,6 +90,13 @@ impl<D: Disk> Log<D> {
         now_ms: i64,
     ) -> Result<Appended, LogError> {
         self.check_writable()?;
+        if let Some(base_offset) = self.begins_within(batches)? {
+            let log_start_offset = self.log_start_offset;
+            self.truncate_fully_and_start_at(base_offset, now_ms)?;
+            let appended = self.append_follower(batches, leader_epoch, now_ms);
+            self.advance_log_start(log_start_offset.min(self.log_end_offset));
+            return appended;
+        }
         let mut next_offset = self.log_end_offset;
         let mut latest = self.epochs.latest().map_or(-1, |entry| entry.epoch);
         let mut begun = Vec::new();
@@ -141,6 +151,17 @@ impl<D: Disk> Log<D> {
                 }
             }
         }
+    }
+
+    /// Where the first of these batches begins, if this log is empty and ends within it.
+    fn begins_within(&self, batches: &[u8]) -> Result<Option<i64>, LogError> {
+        if self.log_start_offset < self.log_end_offset || self.size() > 0 {
+            return Ok(None);
+        }
+        let first = whole_batch_at(batches)?.filter(|(header, _)| {
+            header.base_offset < self.log_end_offset && self.log_end_offset <= header.last_offset()
+        });
+        Ok(first.map(|(header, _)| header.base_offset))
     }
 
     /// Starts a new segment at the log end offset, if the active one holds anything.
