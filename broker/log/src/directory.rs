@@ -22,6 +22,9 @@ use crate::open_files::OpenFiles;
 use crate::room::{Reserve, Room, RoomChange, RoomFor};
 
 mod leaving;
+mod moving;
+
+pub use moving::settle_swaps;
 
 const LOCK: &str = ".lock";
 
@@ -107,7 +110,7 @@ impl<D: Disk> Clone for LogDirectory<D> {
 impl<D: Disk> LogDirectory<D> {
     /// Takes the directory's lock, checks its identity (or gives it one, with `new_directory_id`, if it has none), takes
     /// the clean-shutdown marker away and loads the checkpoints. Replicas that were on their way out are removed, and
-    /// strays in which nothing is.
+    /// strays in which nothing is. What moves between directories have left is for [`settle_swaps`], once all are open.
     pub fn open(
         disk: D,
         path: &Path,
@@ -154,17 +157,14 @@ impl<D: Disk> LogDirectory<D> {
             }),
         };
         let folders = directory.folders().map_err(failed)?;
-        let live = folders
-            .iter()
-            .filter(|folder| folder.state == FolderState::Live)
-            .count();
+        let in_use = folders.iter().filter(|folder| folder.state.is_in_use());
         directory
             .state
             .partition_count
-            .store(live, Ordering::Relaxed);
+            .store(in_use.count(), Ordering::Relaxed);
         for folder in &folders {
             match folder.state {
-                FolderState::Live => {}
+                FolderState::Live | FolderState::Future(_) | FolderState::Whole(_) => {}
                 FolderState::Deleted(_) => directory
                     .disk()
                     .remove_dir_all(&path.join(&folder.name))
@@ -194,7 +194,7 @@ impl<D: Disk> LogDirectory<D> {
         self.state.clean_shutdown
     }
 
-    /// How many replicas in use it holds.
+    /// How many replicas in use it holds, those that are being moved to it included.
     pub fn partition_count(&self) -> usize {
         self.state.partition_count.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! The names of replica folders: `<topic>-<partition>`, and the same with a topic id and `-stray` or `-delete`.
+//! The names of replica folders: `<topic>-<partition>`, and the same with a topic id and `-future`, `-whole`, `-stray` or
+//! `-delete`.
 
 /// A replica's folder, as its name tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +19,10 @@ pub struct PartitionFolder {
 pub enum FolderState {
     /// In use.
     Live,
+    /// A copy in the making of a replica in another log directory, with its topic id (Kafka's future replica).
+    Future([u8; 16]),
+    /// Such a copy that has everything and is about to take the other one's place.
+    Whole([u8; 16]),
     /// Unknown to the metadata and kept, with its topic id.
     Stray([u8; 16]),
     /// To be removed, with its topic id.
@@ -26,8 +31,20 @@ pub enum FolderState {
 
 /// Longest file name that Linux file systems take.
 const NAME_BYTES_MAX: usize = 255;
+const FUTURE_SUFFIX: &str = "-future";
+const WHOLE_SUFFIX: &str = "-whole";
 const STRAY_SUFFIX: &str = "-stray";
 const DELETE_SUFFIX: &str = "-delete";
+
+impl FolderState {
+    /// Whether a broker works with it, as the replica or as a copy in the making.
+    pub(crate) fn is_in_use(self) -> bool {
+        match self {
+            FolderState::Live | FolderState::Future(_) | FolderState::Whole(_) => true,
+            FolderState::Stray(_) | FolderState::Deleted(_) => false,
+        }
+    }
+}
 
 impl PartitionFolder {
     /// The folder of a replica in use.
@@ -41,10 +58,20 @@ impl PartitionFolder {
         }
     }
 
+    /// The folder of a copy in the making. `None` if the topic's name is too long for one: it must be whole in it, for it
+    /// becomes the replica's.
+    pub fn future(topic: &str, partition: i32, topic_id: [u8; 16]) -> Option<PartitionFolder> {
+        let live = PartitionFolder::live(topic, partition);
+        let future = live.in_state(FolderState::Future(topic_id));
+        (future.topic == topic).then_some(future)
+    }
+
     /// The same replica's folder in another state.
     pub(crate) fn in_state(&self, state: FolderState) -> PartitionFolder {
         let (id, suffix) = match state {
             FolderState::Live => return PartitionFolder::live(&self.topic, self.partition),
+            FolderState::Future(id) => (id, FUTURE_SUFFIX),
+            FolderState::Whole(id) => (id, WHOLE_SUFFIX),
             FolderState::Stray(id) => (id, STRAY_SUFFIX),
             FolderState::Deleted(id) => (id, DELETE_SUFFIX),
         };
@@ -67,11 +94,17 @@ impl PartitionFolder {
             let (front, id) = name.strip_suffix(suffix)?.rsplit_once('.')?;
             Some((front, parse_hex(id)?))
         };
-        let (front, state) = match (marked(STRAY_SUFFIX), marked(DELETE_SUFFIX)) {
-            (Some((front, id)), _) => (front, FolderState::Stray(id)),
-            (None, Some((front, id))) => (front, FolderState::Deleted(id)),
-            (None, None) => (name, FolderState::Live),
-        };
+        type State = fn([u8; 16]) -> FolderState;
+        let states: [(&str, State); 4] = [
+            (FUTURE_SUFFIX, FolderState::Future),
+            (WHOLE_SUFFIX, FolderState::Whole),
+            (STRAY_SUFFIX, FolderState::Stray),
+            (DELETE_SUFFIX, FolderState::Deleted),
+        ];
+        let found = states
+            .iter()
+            .find_map(|(suffix, state)| marked(suffix).map(|(front, id)| (front, state(id))));
+        let (front, state) = found.unwrap_or((name, FolderState::Live));
         let (topic, digits) = front.rsplit_once('-')?;
         let partition: i32 = digits.parse().ok()?;
         // "+1" and "007" parse as numbers, but no folder of ours is called so.
@@ -124,6 +157,14 @@ mod tests {
             &format!("orders-3.{hex}-delete"),
             Some(("orders", 3, FolderState::Deleted(id))),
         );
+        check(
+            &format!("orders-3.{hex}-future"),
+            Some(("orders", 3, FolderState::Future(id))),
+        );
+        check(
+            &format!("orders-3.{hex}-whole"),
+            Some(("orders", 3, FolderState::Whole(id))),
+        );
         check("orders", None);
         check("orders-", None);
         check("-0", None);
@@ -139,5 +180,17 @@ mod tests {
         let stray = live.in_state(FolderState::Stray([1; 16]));
         assert_eq!(stray.name.len(), 255);
         assert_eq!(PartitionFolder::parse(&stray.name), Some(stray));
+    }
+
+    #[test]
+    fn a_copy_keeps_its_whole_name_or_is_none() {
+        let longest = "t".repeat(255 - "-7.-future".len() - 32);
+        let future = PartitionFolder::future(&longest, 7, [1; 16]).expect("it fits");
+        assert_eq!(future.in_state(FolderState::Live).topic, longest);
+        assert_eq!(PartitionFolder::parse(&future.name), Some(future));
+        assert_eq!(
+            PartitionFolder::future(&"t".repeat(longest.len() + 1), 7, [1; 16]),
+            None
+        );
     }
 }

@@ -26,15 +26,15 @@ pub mod verify;
 pub use checkpoint::{CheckpointKind, Offsets};
 pub use clean_shutdown::CleanShutdown;
 pub use config::LogConfig;
-pub use directory::{DirectoryError, LogDirectory, with_fewest_partitions};
+pub use directory::{DirectoryError, LogDirectory, settle_swaps, with_fewest_partitions};
 pub use disk::{DirEntry, Disk, DiskFile, Space};
 pub use epochs::{EpochEnd, EpochEntry, LeaderEpochs};
 pub use error::LogError;
 pub use folder::{FolderState, PartitionFolder};
 pub use identity::Identity;
 pub use log::{
-    Appended, BatchHeaders, CheckStep, FileRange, Flush, Flushed, LocatedBatch, Log, OffsetSpec,
-    ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset,
+    Appended, BatchHeaders, CheckStep, Ends, FileRange, Flush, Flushed, LocatedBatch, Log,
+    OffsetSpec, ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset,
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};

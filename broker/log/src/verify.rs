@@ -94,6 +94,13 @@ pub fn verify_directory(path: &Path, events: &mut dyn FnMut(Event)) {
                 ..
             }) => verifier.replica(&folder),
             Some(PartitionFolder {
+                state: FolderState::Future(_) | FolderState::Whole(_),
+                ..
+            }) => {
+                verifier.note(&folder, "a replica that is being moved to this directory");
+                verifier.replica(&folder);
+            }
+            Some(PartitionFolder {
                 state: FolderState::Stray(_),
                 ..
             }) => {

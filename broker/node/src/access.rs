@@ -94,9 +94,9 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::DescribeQuorum
         | ApiKey::ListGroups
         | ApiKey::ListPartitionReassignments => (Resource::Cluster, Operation::Describe),
-        ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments => {
-            (Resource::Cluster, Operation::Alter)
-        }
+        ApiKey::ElectLeaders
+        | ApiKey::AlterPartitionReassignments
+        | ApiKey::AlterReplicaLogDirs => (Resource::Cluster, Operation::Alter),
         ApiKey::PeerHello
         | ApiKey::RaftMessages
         | ApiKey::RegisterBroker

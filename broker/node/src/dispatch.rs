@@ -121,6 +121,9 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         ApiKey::OffsetForLeaderEpoch => {
             answer(broker, context, body, api::offset_for_leader_epoch::handle)
         }
+        ApiKey::AlterReplicaLogDirs => {
+            answer_later(broker, context, body, api::alter_replica_log_dirs::handle)
+        }
         ApiKey::DescribeLogDirs => answer(broker, context, body, api::describe_log_dirs::handle),
         ApiKey::DeleteRecords => answer_later(broker, context, body, api::delete_records::handle),
         ApiKey::DescribeCluster => answer(broker, context, body, api::describe_cluster::handle),

@@ -14,7 +14,7 @@ use taffrail_core::metadata::{Image, Partition, why_leaderless};
 use crate::broker::Broker;
 use crate::env::Env;
 use crate::metrics::NodeMetrics;
-use crate::partition::{FollowerNumbers, ReplicaNumbers};
+use crate::partition::{CopyNumbers, FollowerNumbers, ReplicaNumbers};
 
 /// Everything that `GET /admin/state` shows, as this broker knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -122,8 +122,19 @@ pub struct LocalReplica {
     pub size: u64,
     /// `damaged` while a part of the log cannot be trusted, `refetching` while it is fetched anew.
     pub damage: Option<&'static str>,
+    /// Where it is being moved to on this broker.
+    pub moving: Option<MovingEntry>,
     /// The leader's view of every follower.
     pub followers: Vec<FollowerEntry>,
+}
+
+/// A move of a replica to another log directory of its broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MovingEntry {
+    /// The path of that directory.
+    pub to: String,
+    /// Records that have not been copied yet.
+    pub lag: i64,
 }
 
 /// A follower as its leader sees it.
@@ -295,6 +306,7 @@ fn partition_entry<E: Env>(
 ) -> PartitionEntry {
     let ids = |brokers: &[BrokerId]| brokers.iter().map(|id| id.0).collect::<Vec<_>>();
     let held = broker.partition(TopicPartition::new(topic, index));
+    let moving = held.as_ref().and_then(|partition| partition.copy_numbers());
     PartitionEntry {
         partition: index,
         leader: state.leader.map(|id| id.0),
@@ -311,11 +323,11 @@ fn partition_entry<E: Env>(
         leaderless: why_leaderless(image, state),
         local: held
             .and_then(|partition| partition.numbers(broker.env.now()))
-            .map(local_replica),
+            .map(|numbers| local_replica(numbers, moving)),
     }
 }
 
-fn local_replica(numbers: ReplicaNumbers) -> LocalReplica {
+fn local_replica(numbers: ReplicaNumbers, moving: Option<CopyNumbers>) -> LocalReplica {
     LocalReplica {
         role: numbers.role,
         log_start_offset: numbers.log_start_offset,
@@ -326,6 +338,10 @@ fn local_replica(numbers: ReplicaNumbers) -> LocalReplica {
         log_end_offset: numbers.log_end_offset,
         size: numbers.size,
         damage: numbers.damage,
+        moving: moving.map(|copy| MovingEntry {
+            to: copy.directory.display().to_string(),
+            lag: copy.lag,
+        }),
         followers: numbers
             .followers
             .into_iter()

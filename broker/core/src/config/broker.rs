@@ -202,6 +202,12 @@ configs! {
         "In how many windows the bytes of throttled replicas are counted.";
     "replication.quota.window.size.seconds" replication_quota_window_size_seconds: i32 = Some("1"), AtLeast(1), ReadOnly, [],
         "How long each of them is, in seconds.";
+    "replica.alter.log.dirs.io.max.bytes.per.second" replica_alter_log_dirs_io_max_bytes_per_second: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic, [],
+        "How many bytes a second this broker copies for replicas that move from one of its log directories to another.";
+    "alter.log.dirs.replication.quota.window.num" alter_log_dirs_quota_window_num: i32 = Some("11"), AtLeast(1), ReadOnly, [],
+        "In how many windows those bytes are counted.";
+    "alter.log.dirs.replication.quota.window.size.seconds" alter_log_dirs_quota_window_size_seconds: i32 = Some("1"), AtLeast(1), ReadOnly, [],
+        "How long each of them is, in seconds.";
     "replica.selector.class" replica_selector: Option<ReplicaSelector> = None, OneOf(ReplicaSelector::WORDS), ReadOnly, [],
         "Where consumers read: with the rack-aware selector from an in-sync replica in their own rack (client.rack), else from the leader.";
     "auto.leader.rebalance.enable" auto_leader_rebalance_enable: bool = Some("true"), Any, ReadOnly, [],

@@ -52,8 +52,8 @@ impl<D: Disk> LogDirectory<D> {
             .remove_dir_all(&path)
             .map_err(|error| LogError::io("remove", &path, error))?;
         self.state.removed_void.fetch_add(1, Ordering::Relaxed);
-        if folder.state == FolderState::Live {
-            self.forget_live(folder);
+        if folder.state.is_in_use() {
+            self.forget(folder);
         }
         Ok(true)
     }
@@ -95,15 +95,18 @@ impl<D: Disk> LogDirectory<D> {
         let failed = |error| LogError::io("rename", &from, error);
         let topic_id = match folder.state {
             FolderState::Live => self.topic_id(folder).map_err(failed)?,
-            FolderState::Stray(id) | FolderState::Deleted(id) => Some(id),
+            FolderState::Future(id)
+            | FolderState::Whole(id)
+            | FolderState::Stray(id)
+            | FolderState::Deleted(id) => Some(id),
         };
         let renamed = self.free_name(folder, topic_id, &state).map_err(failed)?;
         self.disk()
             .rename(&from, &self.path().join(&renamed.name))
             .map_err(failed)?;
         self.disk().sync_dir(self.path()).map_err(failed)?;
-        if folder.state == FolderState::Live {
-            self.forget_live(folder);
+        if folder.state.is_in_use() {
+            self.forget(folder);
         }
         Ok(renamed)
     }
@@ -129,7 +132,7 @@ impl<D: Disk> LogDirectory<D> {
     }
 
     /// One that was in use is here no more.
-    fn forget_live(&self, folder: &PartitionFolder) {
+    fn forget(&self, folder: &PartitionFolder) {
         self.state.partition_count.fetch_sub(1, Ordering::Relaxed);
         self.checkpoints()
             .forget(&(folder.topic.clone(), folder.partition));

@@ -128,14 +128,16 @@ impl<D: Disk> Log<D> {
         }))
     }
 
-    /// Takes note of the end of a check. Tells whether what it saw still counts: not if the segment was removed or the log
-    /// truncated meanwhile.
+    /// Takes note of the end of a check. Tells whether what it saw still counts: not if the segment was removed, or the log
+    /// truncated or moved, meanwhile.
     pub fn finish_check(&mut self, check: &SegmentCheck<D>) -> bool {
         let found = self
             .segments
             .binary_search_by_key(&check.base_offset, |segment| segment.base_offset);
         let Ok(index) = found else { return false };
-        if self.truncations != check.truncations {
+        // It may have begun in the folder from which the replica was moved here.
+        let is_here = check.path.parent() == Some(self.path.as_path());
+        if self.truncations != check.truncations || !is_here {
             return false;
         }
         let segment = &mut self.segments[index];

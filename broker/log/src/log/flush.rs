@@ -96,7 +96,11 @@ impl<D: Disk> Log<D> {
     }
 
     /// Everything that starts below `end_offset`, and the names; and the indexes of so many segments.
-    fn take_flush(&mut self, end_offset: i64, indexed: usize) -> Result<Flush<D>, LogError> {
+    pub(super) fn take_flush(
+        &mut self,
+        end_offset: i64,
+        indexed: usize,
+    ) -> Result<Flush<D>, LogError> {
         if !self.epochs_written {
             self.write_epochs()?;
         }

@@ -8,6 +8,7 @@ mod append;
 mod batches;
 mod check;
 mod flush;
+mod moving;
 mod open;
 mod producer_snapshots;
 mod read;
@@ -35,6 +36,7 @@ pub use append::Appended;
 pub use batches::{BatchHeaders, LocatedBatch};
 pub use check::{CheckStep, SegmentCheck};
 pub use flush::{Flush, Flushed};
+pub use moving::Ends;
 pub use read::{FileRange, ReadLimits};
 pub use recovery::Recovered;
 pub use retention::Retired;
@@ -77,6 +79,8 @@ pub struct Log<D: Disk> {
     names_changed: u64,
     names_synced: u64,
     truncations: u64,
+    /// The lowest offset to which records were taken back since somebody asked.
+    cut: Option<i64>,
     /// The newest batches of the active segment; none is left out between the first of them and the end.
     recent: VecDeque<RecentBatch>,
     /// The part of an index file that the last lookup read, with its segment's base offset.

@@ -167,6 +167,7 @@ impl<D: Disk> Log<D> {
             names_changed: 0,
             names_synced: 0,
             truncations: 0,
+            cut: None,
             recent: VecDeque::new(),
             window: None,
             spare: None,

@@ -79,6 +79,7 @@ impl<D: Disk> Log<D> {
         let segment = self.new_segment(offset, now_ms)?;
         self.segments.push(segment);
         self.log_end_offset = offset;
+        self.note_cut(offset);
         self.recent.clear();
         self.window = None;
         self.set_log_start(offset);
@@ -136,6 +137,7 @@ impl<D: Disk> Log<D> {
     }
 
     fn settle_cut(&mut self) -> Result<(), LogError> {
+        self.note_cut(self.log_end_offset);
         // The log now ends with its last batch, also if the target was in the gap behind it: a log end offset that no
         // record tells would be another one after a restart.
         if self.log_start_offset > self.log_end_offset {

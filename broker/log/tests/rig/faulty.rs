@@ -13,6 +13,7 @@ pub(crate) enum Call {
     Sync,
     SyncDir,
     Open,
+    Rename,
 }
 
 #[derive(Clone)]
@@ -90,6 +91,7 @@ impl Disk for FaultyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Rename)?;
         RealDisk.rename(from, to)
     }
 

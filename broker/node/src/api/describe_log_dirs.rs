@@ -52,12 +52,15 @@ pub(crate) fn handle<E: Env>(
             .or_default()
             .entry(partition.topic.to_string())
             .or_default()
-            .push(DescribeLogDirsPartition {
-                partition_index: partition.id.partition,
-                partition_size: i64::try_from(size).unwrap_or(i64::MAX),
-                offset_lag: lag,
-                is_future_key: false,
-            });
+            .push(entry(partition.id.partition, size, lag, false));
+        if let Some(copy) = partition.copy_numbers() {
+            by_directory
+                .entry(copy.directory)
+                .or_default()
+                .entry(partition.topic.to_string())
+                .or_default()
+                .push(entry(partition.id.partition, copy.size, copy.lag, true));
+        }
     }
     let unusable = broker.replication.unusable_directories().iter();
     let unusable = unusable.map(|directory| DescribeLogDirsResult {
@@ -99,5 +102,19 @@ pub(crate) fn handle<E: Env>(
     DescribeLogDirsResponse {
         results,
         ..DescribeLogDirsResponse::default()
+    }
+}
+
+fn entry(
+    partition: i32,
+    size: u64,
+    offset_lag: i64,
+    is_future_key: bool,
+) -> DescribeLogDirsPartition {
+    DescribeLogDirsPartition {
+        partition_index: partition,
+        partition_size: i64::try_from(size).unwrap_or(i64::MAX),
+        offset_lag,
+        is_future_key,
     }
 }

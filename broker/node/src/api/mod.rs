@@ -1,6 +1,7 @@
 //! One file per API that clients ask for; group APIs are in `groups`, private ones in `cluster`.
 
 pub(crate) mod alter_partition_reassignments;
+pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;

@@ -4,6 +4,7 @@
 mod append;
 mod flush;
 mod follow;
+mod moving;
 mod read;
 mod refused;
 mod repair;
@@ -30,7 +31,9 @@ use crate::replication::{
 };
 
 pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
+pub(crate) use flush::ReplicaFlush;
 pub(crate) use follow::FollowerStep;
+pub(crate) use moving::{CopyNumbers, Leftover, MoveStep};
 pub(crate) use read::{Fetcher, Nearby, ReadRequest, ReadResult};
 pub(crate) use repair::Repair;
 pub(crate) use role::RoleChange;
@@ -49,6 +52,8 @@ pub(crate) struct Partition<E: Env> {
     suspects: Arc<Suspects>,
     /// What validation needs, readable without the replica's lock.
     log_config: RwLock<Arc<LogConfig>>,
+    /// Locked before the replica.
+    moving: Mutex<moving::Moving<E>>,
     replica: Mutex<Replica<E>>,
 }
 
@@ -56,6 +61,8 @@ pub(crate) struct Partition<E: Env> {
 struct Replica<E: Env> {
     /// None once the replica was deleted or closed.
     log: Option<Log<E::Disk>>,
+    /// Counts the logs that it had: another one after each move to another log directory.
+    log_number: u64,
     role: Role,
     producers: Producers,
     settings: taffrail_core::replica::Settings,
@@ -191,8 +198,10 @@ impl<E: Env> Partition<E> {
             impairments,
             suspects,
             log_config,
+            moving: Mutex::default(),
             replica: Mutex::new(Replica {
                 log: Some(log),
+                log_number: 0,
                 role: Role::Idle,
                 producers,
                 settings,
@@ -215,6 +224,11 @@ impl<E: Env> Partition<E> {
     /// Kafka's name of the partition, for logs and pages.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.topic, self.id.partition)
+    }
+
+    /// The settings of its log.
+    pub(crate) fn log_config(&self) -> Arc<LogConfig> {
+        Arc::clone(&self.log_config.read().expect("no panic while locked"))
     }
 
     /// Whether this replica is throttled while it follows and is out of sync.

@@ -130,7 +130,11 @@ impl<E: Env> Broker<E> {
     fn create_replica(&self, image: &Image, id: TopicPartition) -> Option<Arc<Partition<E>>> {
         let topic = image.topic(id.topic_id)?;
         let directories = self.replication.directories();
-        let Some(index) = with_fewest_partitions(directories) else {
+        let wish = self.replication.moves.wished(&topic.name, id.partition);
+        let wished = directories.iter().position(|directory| {
+            wish.as_deref() == Some(directory.path()) && directory.offline().is_none()
+        });
+        let Some(index) = wished.or_else(|| with_fewest_partitions(directories)) else {
             tracing::error!(
                 topic = topic.name,
                 partition = id.partition,
@@ -162,6 +166,9 @@ impl<E: Env> Broker<E> {
                 let partition = make_partition(self, id, &topic.name, log, &config);
                 self.insert_partition(Arc::clone(&partition));
                 self.replication.impairments.remove(id, Impairment::Offline);
+                self.replication
+                    .moves
+                    .forget_wish(&topic.name, id.partition);
                 Some(partition)
             }
             Err(error) => {
@@ -196,7 +203,11 @@ impl<E: Env> Broker<E> {
         self.replication.unfollow(partition.id);
         self.replication.impairments.forget(partition.id);
         self.remove_partition(partition.id);
-        if let Some(log) = partition.take_log() {
+        let log = partition.take_log();
+        if let Some(copy) = partition.cancel_move() {
+            self.remove_deleted(partition.name(), copy);
+        }
+        if let Some(log) = log {
             let (directory, folder) = (log.directory().clone(), log.folder().clone());
             set_aside(&directory, &folder, log);
         }
@@ -218,22 +229,17 @@ impl<E: Env> Broker<E> {
         self.replication.unfollow(partition.id);
         self.replication.impairments.forget(partition.id);
         self.remove_partition(partition.id);
-        let Some(log) = partition.take_log() else {
-            return;
-        };
+        let log = partition.take_log();
+        // The copy goes first: without a replica beside it a start could take it for one.
+        if let Some(copy) = partition.cancel_move() {
+            self.remove_deleted(partition.name(), copy);
+        }
+        let Some(log) = log else { return };
         let (directory, folder) = (log.directory().clone(), log.folder().clone());
         drop(log);
         let name = partition.name();
         match directory.mark_deleted(&folder) {
-            Ok(deleted) => {
-                let env = self.env.clone();
-                self.env.spawn(async move {
-                    let removed = env.run_blocking(move || directory.remove(&deleted)).await;
-                    if let Err(error) = removed {
-                        tracing::warn!(partition = name, %error, "the files of a deleted replica are still there");
-                    }
-                });
-            }
+            Ok(deleted) => self.remove_deleted(name, (directory, deleted)),
             Err(error) => {
                 tracing::warn!(partition = name, %error, "a deleted replica could not be renamed")
             }

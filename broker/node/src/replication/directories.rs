@@ -10,6 +10,7 @@ use taffrail_core::ids::{BrokerEpoch, TopicId, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_log::{
     DirectoryError, FolderState, Log, LogDirectory, LogError, OpenFiles, PartitionFolder,
+    settle_swaps,
 };
 use tokio::sync::mpsc;
 
@@ -64,6 +65,8 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
             listed(&unusable)
         )));
     }
+    let all_usable = unusable.is_empty();
+    settle_swaps(&directories, all_usable);
     let mut found = Vec::new();
     for directory in &directories {
         let failed = Arc::clone(&broker.replication.directory_failed);
@@ -83,6 +86,12 @@ pub(crate) async fn open_directories<E: Env>(broker: &Arc<Broker<E>>) -> Result<
         .to_recover
         .store(found.len() as u64, Ordering::Relaxed);
     recover(broker, found).await;
+    let resuming = (Arc::clone(broker), directories.clone());
+    let resumed = broker.env.run_blocking(move || {
+        let (broker, directories) = resuming;
+        broker.resume_moves(&directories, all_usable);
+    });
+    resumed.await;
     directories.iter().for_each(tell_removed);
     if broker.replication.directories.set(directories).is_err() {
         return Err(StartError::Storage("the node was started twice".to_owned()));
@@ -322,12 +331,15 @@ fn close_waiting<E: Env>(waiting: &Mutex<Vec<Arc<Partition<E>>>>) -> BTreeSet<Pa
             return dirty;
         };
         partition.publish_high_watermark();
-        let Some((path, result)) = partition.close() else {
-            continue;
-        };
-        if let Err(error) = result {
-            tracing::warn!(partition = %partition.name(), %error, "log not closed cleanly");
-            dirty.insert(path);
+        // In this order: no copy is begun of a replica that is closed.
+        for (path, result) in [partition.close(), partition.close_copy()]
+            .into_iter()
+            .flatten()
+        {
+            if let Err(error) = result {
+                tracing::warn!(partition = %partition.name(), %error, "log not closed cleanly");
+                dirty.insert(path);
+            }
         }
     }
 }

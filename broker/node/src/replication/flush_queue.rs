@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use taffrail_core::config::BrokerConfig;
 use taffrail_core::ids::TopicPartition;
-use taffrail_log::Flush;
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
-use crate::partition::Partition;
+use crate::partition::{Partition, ReplicaFlush};
 use crate::replication::gathered::Gathered;
 
 /// The queue: a set, so that it is never longer than the partitions are many.
@@ -81,7 +80,7 @@ pub(super) async fn run<E: Env>(broker: Arc<Broker<E>>) {
 }
 
 /// A partition and the fsyncs that it wants.
-pub(super) type Wanted<E> = (Arc<Partition<E>>, Flush<<E as Env>::Disk>);
+pub(super) type Wanted<E> = (Arc<Partition<E>>, ReplicaFlush<E>);
 
 /// Runs the fsyncs of several partitions as one job, and tells each what came of it. Tells whether any of them has its
 /// closed segments durable now.
@@ -96,8 +95,8 @@ pub(super) async fn run_all<E: Env>(env: &E, flushes: Vec<Wanted<E>>) -> bool {
         run.collect::<Vec<_>>()
     });
     let mut closed = false;
-    for (partition, result) in run.await {
-        closed |= partition.finish_flush(env, result);
+    for (partition, done) in run.await {
+        closed |= partition.finish_flush(env, done);
     }
     closed
 }

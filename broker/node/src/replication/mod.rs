@@ -10,6 +10,7 @@ mod flush_queue;
 mod gathered;
 mod impaired;
 mod isr;
+mod moves;
 mod recovering;
 mod scrub;
 mod throttle;
@@ -37,6 +38,7 @@ pub(crate) use flush_queue::FlushQueue;
 pub(crate) use gathered::flush_gathered;
 pub(crate) use impaired::Impairments;
 pub(crate) use isr::IsrProposals;
+pub(crate) use moves::Moves;
 pub(crate) use recovering::Recovering;
 pub(crate) use scrub::Suspects;
 pub(crate) use throttle::Throttles;
@@ -57,6 +59,8 @@ pub(crate) struct Replication<E: Env> {
     pub(crate) proposals: Arc<IsrProposals>,
     pub(crate) flushes: Arc<FlushQueue>,
     pub(crate) throttles: Arc<Throttles>,
+    /// The replicas that move between log directories.
+    pub(crate) moves: Moves,
     /// The replicas that are not fit.
     pub(crate) impairments: Arc<Impairments>,
     /// Replicas whose log may be damaged.
@@ -90,6 +94,7 @@ impl<E: Env> Replication<E> {
             proposals: Arc::default(),
             flushes: Arc::new(FlushQueue::new(config)),
             throttles: Arc::new(Throttles::new(config)),
+            moves: Moves::default(),
             impairments: Arc::default(),
             suspects: Arc::default(),
             directory_failed: Arc::default(),
@@ -228,6 +233,7 @@ impl<E: Env> Replication<E> {
     pub(crate) fn stop(&self) {
         self.fetchers.stop();
         self.flushes.wake();
+        self.moves.wake();
         self.proposals.wake();
     }
 
@@ -256,5 +262,6 @@ pub(crate) fn start<E: Env>(broker: &Arc<Broker<E>>) {
     broker.env.spawn(isr::check_lag(Arc::clone(broker)));
     broker.env.spawn(flush_queue::run(Arc::clone(broker)));
     broker.env.spawn(gathered::run(Arc::clone(broker)));
+    broker.env.spawn(moves::run(Arc::clone(broker)));
     broker.env.spawn(scrub::run(Arc::clone(broker)));
 }

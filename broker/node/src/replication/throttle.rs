@@ -1,5 +1,6 @@
-//! The bytes that throttled replicas of this broker may take, as leader and as follower (`…replication.throttled.rate`).
-//! Which replicas are throttled is their topic's to say; those that are in sync never are.
+//! The bytes that throttled replicas of this broker may take, as leader and as follower (`…replication.throttled.rate`), and
+//! those that move between its log directories. Which replicas are throttled over the network is their topic's to say; those
+//! that are in sync never are.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,29 +9,41 @@ use taffrail_core::config::BrokerConfig;
 use taffrail_core::replica::ReplicationThrottle;
 use taffrail_core::time::Instant;
 
-/// Both directions of one broker.
+/// All of one broker.
 #[derive(Debug)]
 pub(crate) struct Throttles {
     /// What it sends to followers.
     pub(crate) leader: Throttle,
     /// What it fetches.
     pub(crate) follower: Throttle,
+    /// What it copies between its log directories.
+    pub(crate) log_dirs: Throttle,
 }
 
-/// One direction.
+/// One of them.
 #[derive(Debug)]
 pub(crate) struct Throttle(Mutex<ReplicationThrottle>);
 
 impl Throttles {
     pub(crate) fn new(config: &BrokerConfig) -> Self {
-        let window = Duration::from_secs(unsigned(
-            config.replication_quota_window_size_seconds.into(),
-        ));
-        let windows = unsigned(config.replication_quota_window_num.into());
-        let throttle = || Throttle(Mutex::new(ReplicationThrottle::new(window, windows)));
+        let throttle = |seconds: i32, windows: i32| {
+            let window = Duration::from_secs(unsigned(seconds.into()));
+            let windows = unsigned(windows.into());
+            Throttle(Mutex::new(ReplicationThrottle::new(window, windows)))
+        };
+        let between_brokers = || {
+            throttle(
+                config.replication_quota_window_size_seconds,
+                config.replication_quota_window_num,
+            )
+        };
         let throttles = Self {
-            leader: throttle(),
-            follower: throttle(),
+            leader: between_brokers(),
+            follower: between_brokers(),
+            log_dirs: throttle(
+                config.alter_log_dirs_quota_window_size_seconds,
+                config.alter_log_dirs_quota_window_num,
+            ),
         };
         throttles.set_rates(config);
         throttles
@@ -43,6 +56,8 @@ impl Throttles {
         let follower = rate(config.follower_replication_throttled_rate);
         self.leader.lock().set_rate(leader);
         self.follower.lock().set_rate(follower);
+        let log_dirs = rate(config.replica_alter_log_dirs_io_max_bytes_per_second);
+        self.log_dirs.lock().set_rate(log_dirs);
     }
 }
 

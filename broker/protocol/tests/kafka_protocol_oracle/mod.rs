@@ -36,7 +36,8 @@ macro_rules! oracles {
 }
 
 oracles! {
-    AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse ApiVersionsRequest ApiVersionsResponse
+    AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse AlterReplicaLogDirsRequest
+    AlterReplicaLogDirsResponse ApiVersionsRequest ApiVersionsResponse
     ConsumerProtocolAssignment ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse
     CreateTopicsRequest CreateTopicsResponse DeleteGroupsRequest DeleteGroupsResponse DeleteRecordsRequest
     DeleteRecordsResponse DeleteTopicsRequest DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse

@@ -282,7 +282,8 @@ macro_rules! inline {
 }
 
 all_codecs! {
-    AllocateProducerIdsRequest AllocateProducerIdsResponse AlterPartitionReassignmentsRequest
+    AllocateProducerIdsRequest AllocateProducerIdsResponse AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse
+    AlterPartitionReassignmentsRequest
     AlterPartitionReassignmentsResponse AlterPartitionsRequest AlterPartitionsResponse ApiVersionsRequest
     ApiVersionsResponse BrokerHeartbeatRequest BrokerHeartbeatResponse ConsumerProtocolAssignment
     ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse CreateTopicsRequest
