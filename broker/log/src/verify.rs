@@ -15,6 +15,10 @@ use crate::identity::{Identity, META_PROPERTIES, PARTITION_METADATA};
 use crate::inspect::{self, FileKind, StoredBatches};
 use crate::segment::{INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name};
 
+mod producers;
+
+use producers::Producers;
+
 /// What a reader of a verification learns, in the order in which it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -244,6 +248,7 @@ impl Verifier<'_> {
             self.note(folder, "holds no segment");
         }
         let epochs = self.epochs(folder);
+        let producers = self.producers(folder, &names);
         let mut previous: Option<Segment> = None;
         for (position, base_offset) in bases.iter().enumerate() {
             let is_last = position + 1 == bases.len();
@@ -262,7 +267,8 @@ impl Verifier<'_> {
                 None => Some(-1),
                 Some(previous) => previous.latest_epoch.filter(|_| previous.is_whole),
             };
-            let segment = self.segment(folder, *base_offset, is_last, latest_epoch, &epochs);
+            let told = (epochs.as_slice(), &producers);
+            let segment = self.segment(folder, *base_offset, is_last, latest_epoch, told);
             previous = Some(segment);
         }
         for name in &names {
@@ -285,6 +291,16 @@ impl Verifier<'_> {
         }
     }
 
+    fn producers(&mut self, folder: &Path, names: &[String]) -> Producers {
+        let mut producers = Producers::default();
+        for path in names.iter().map(|name| folder.join(name)) {
+            if let Some(FileKind::ProducerSnapshot(offset)) = FileKind::of(&path) {
+                producers.read(self, &path, offset);
+            }
+        }
+        producers
+    }
+
     fn epochs(&mut self, folder: &Path) -> Vec<EpochEntry> {
         let path = folder.join("leader-epoch-checkpoint");
         let mut epochs = Vec::new();
@@ -296,14 +312,14 @@ impl Verifier<'_> {
         epochs
     }
 
-    /// Reads every batch of a segment.
+    /// Reads every batch of a segment; epochs and producers are what the files beside it tell.
     fn segment(
         &mut self,
         folder: &Path,
         base_offset: i64,
         is_last: bool,
         latest_epoch: Option<i32>,
-        epochs: &[EpochEntry],
+        (epochs, producers): (&[EpochEntry], &Producers),
     ) -> Segment {
         let path = folder.join(file_name(base_offset, LOG_SUFFIX));
         let mut segment = Segment {
@@ -379,6 +395,7 @@ impl Verifier<'_> {
             // Segments stay far below the reach of an i64.
             positions.take(batch.position as i64, header.last_offset());
             timestamps.take(header.last_offset(), header.max_timestamp);
+            producers.compare(self, &header);
             (self.events)(Event::Read(header.total_length() as u64));
         }
         self.index_verdict(positions);

@@ -130,6 +130,7 @@ mod tests {
     use std::sync::Arc;
 
     use taffrail_log::{LogDirectory, OpenFiles, RealDisk};
+    use taffrail_protocol::producer_snapshot::{self, ProducerSnapshotEntry};
     use taffrail_protocol::records::RecordBatchBuilder;
 
     use super::*;
@@ -138,6 +139,54 @@ mod tests {
         let mut out = Vec::new();
         let good = verify(path, &mut out, &mut Vec::new()).unwrap();
         (good, String::from_utf8(out).unwrap())
+    }
+
+    /// Puts snapshots beside the two records of a replica, each of which gives so much to tell.
+    fn check_producers(replica: &Path) {
+        let entry = |producer_id, last_offset| ProducerSnapshotEntry {
+            producer_id,
+            producer_epoch: 0,
+            last_sequence: 0,
+            last_offset,
+            offset_delta: 0,
+            timestamp: 7,
+            coordinator_epoch: -1,
+            current_txn_first_offset: -1,
+        };
+        let check =
+            |entries: &[ProducerSnapshotEntry], damage: fn(&mut Vec<u8>), expected: &[&str]| {
+                let path = replica.join("00000000000000000002.snapshot");
+                let mut bytes = producer_snapshot::encode(entries).unwrap();
+                damage(&mut bytes);
+                std::fs::write(&path, bytes).unwrap();
+                let (good, text) = verified(replica);
+                let is_wrong = !expected.is_empty() && !expected.contains(&"note:");
+                assert_eq!(good, !is_wrong, "{text}");
+                for expected in expected {
+                    assert!(text.contains(expected), "{expected} is missing in\n{text}");
+                }
+                std::fs::remove_file(path).unwrap();
+            };
+        check(&[], |_| {}, &[]);
+        check(
+            &[entry(5, 1)],
+            |_| {},
+            &["says that offset 1 is of producer 5 in epoch 0, but the log has it of producer -1"],
+        );
+        check(
+            &[entry(5, 2), entry(5, 9)],
+            |_| {},
+            &[
+                "is at offset 2, but it is as of offset 2",
+                "names producer 5 twice",
+            ],
+        );
+        check(
+            &[entry(5, 0)],
+            |bytes| bytes[20] ^= 1,
+            &["checksum", "the broker leaves it out"],
+        );
+        check(&[], |bytes| bytes.truncate(3), &["note:", "is cut short"]);
     }
 
     #[test]
@@ -161,6 +210,7 @@ mod tests {
         assert!(good && text.contains("nothing is wrong"), "{text}");
 
         let replica = folder.path().join("a-0");
+        check_producers(&replica);
         let segment = replica.join("00000000000000000000.log");
         let mut bytes = std::fs::read(&segment).unwrap();
         bytes[65] ^= 1;
