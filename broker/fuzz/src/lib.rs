@@ -1,6 +1,5 @@
 //! Everything that takes bytes or text from outside, as fuzz targets: what each does with its input, what memory it may take, and
 //! a search by mutation that needs no special compiler. The smoke test runs it for seconds, `make fuzz` for as long as asked.
 
-pub mod allocation;
 pub mod search;
 pub mod targets;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use taffrail_fuzz::allocation::Counting;
+use taffrail_allocation::Counting;
 use taffrail_fuzz::search::{Numbers, check, search};
 use taffrail_fuzz::targets::{self, Target};
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
 
-use crate::allocation::measure;
+use taffrail_allocation::measure;
+
 use crate::targets::Target;
 
 /// Inputs grow by splicing; beyond this they are cut. Twice the largest seed.
@@ -69,13 +70,14 @@ pub fn check(target: &Target, input: &[u8]) -> Result<(), Failure> {
         input: input.to_vec(),
     };
     let run = || panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    let (outcome, peak) = measure(run);
+    let (outcome, taken) = measure(run);
     let allowed = target.memory.allowed(input.len());
     match outcome {
         Err(_) => Err(failed("panicked".to_owned())),
-        Ok(()) if peak > allowed => {
-            Err(failed(format!("held {peak} bytes, {allowed} are allowed,")))
-        }
+        Ok(()) if taken.peak > allowed => Err(failed(format!(
+            "held {} bytes, {allowed} are allowed,",
+            taken.peak
+        ))),
         Ok(()) => Ok(()),
     }
 }

@@ -4,8 +4,7 @@ use taffrail_node::fuzzing;
 use taffrail_protocol::records::RecordBatchBuilder;
 use taffrail_protocol::{coordinator_records, metadata_records, producer_snapshot};
 
-use super::{Memory, Target};
-use crate::allocation::decoder;
+use super::{Memory, Target, decoder};
 
 pub(super) const TARGETS: &[Target] = &[
     target("coordinator_records", coordinator_record, Vec::new),

@@ -5,6 +5,8 @@ mod metadata;
 mod text;
 mod wire;
 
+use taffrail_allocation::measure;
+
 /// One decoder, or one family of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
@@ -52,6 +54,18 @@ impl Memory {
     pub fn allowed(self, input: usize) -> usize {
         self.times * input + self.always
     }
+}
+
+/// Runs a decoder on an input of this size, and fails if it held more than it may.
+fn decoder<T>(input: usize, work: impl FnOnce() -> T) -> T {
+    let (result, taken) = measure(work);
+    let allowed = Memory::DECODER.allowed(input);
+    assert!(
+        taken.peak <= allowed,
+        "decoding {input} bytes held {}, {allowed} are allowed",
+        taken.peak
+    );
+    result
 }
 
 /// All of them.

@@ -10,8 +10,7 @@ use taffrail_protocol::{
     EncodeError, Message, Reader, RequestHeader, Writer, consumer_protocol, for_each_api,
 };
 
-use super::{Memory, Target};
-use crate::allocation::decoder;
+use super::{Memory, Target, decoder};
 
 /// What stands before the body in the corpus.
 const API_AND_VERSION: usize = 4;
