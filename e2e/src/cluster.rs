@@ -93,6 +93,11 @@ impl Member {
         self.folder.join("data")
     }
 
+    /// Where its HTTP port answers (Taffrail only), with this path.
+    pub fn http(&self, path: &str) -> String {
+        format!("http://{}{path}", self.metrics.address())
+    }
+
     /// Where its output goes.
     pub fn log(&self) -> PathBuf {
         self.folder.join("broker.log")

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod cluster;
 pub mod history;
+pub mod http;
 pub mod java;
 pub mod kafka;
 #[cfg(feature = "kubernetes")]

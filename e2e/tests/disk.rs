@@ -4,8 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use taffrail_e2e::cluster::{Cluster, ClusterSpec};
+use taffrail_e2e::http;
 use taffrail_e2e::load::{Load, LoadSpec, read_back};
 use taffrail_e2e::logcheck;
 use taffrail_e2e::wait::{wait_for, wait_until};
@@ -96,27 +96,15 @@ fn skipped() -> bool {
     std::env::var_os("TAFFRAIL_SKIP_MOUNTS").is_some_and(|skip| skip == "1")
 }
 
-/// The body of an HTTP answer of a broker.
-fn http(cluster: &Cluster, broker: usize, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(cluster.members()[broker].metrics.address())?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+/// What a broker's HTTP port answers.
+fn http(cluster: &Cluster, broker: usize, path: &str) -> Result<(u16, String)> {
+    http::get(&cluster.members()[broker].http(path))
 }
 
 /// The value of a metric without labels, or with any.
 fn metric(cluster: &Cluster, broker: usize, name: &str) -> Result<f64> {
-    let page = http(cluster, broker, "/metrics")?;
-    let line = page
-        .lines()
-        .find(|line| line.starts_with(name))
-        .with_context(|| format!("there is no {name}"))?;
-    let value = line.rsplit(' ').next().context("a value")?;
-    Ok(value.parse()?)
+    let found = http::metric(&cluster.members()[broker].http("/metrics"), name)?;
+    found.with_context(|| format!("there is no {name}"))
 }
 
 /// Remembers the first error of a delivery.
@@ -193,7 +181,8 @@ fn full_disk_refuses_producers_and_serves_them_again_when_there_is_room() -> Res
     wait_until("the broker to say that it is full", LIMIT, || {
         Ok(metric(&cluster, 0, "taffrail_log_directory_full")? > 0.0)
     })?;
-    ensure!(http(&cluster, 0, "/admin/state")?.contains("\"full\":true"));
+    let (_, state) = http(&cluster, 0, "/admin/state")?;
+    ensure!(state.contains("\"full\":true"));
     let usable = metric(&cluster, 0, "taffrail_log_directory_usable_bytes")?;
     ensure!(usable > 8e6, "only {usable} bytes are left of the reserve");
     let before = wait_for("the load to stand still", LIMIT, || {
@@ -280,7 +269,7 @@ fn failed_log_directory_moves_its_leaders_and_leaves_the_others() -> Result<()> 
         "broker 1 leads others on"
     );
     ensure!(metric(&cluster, 1, "kafka_log_logmanager_offlinelogdirectorycount")? == 1.0);
-    ensure!(http(&cluster, 1, "/readyz")?.starts_with("HTTP/1.1 200"));
+    ensure!(http(&cluster, 1, "/readyz")?.0 == 200);
     let before = load.acknowledged();
     wait_until("the load to go on", LIMIT, || {
         Ok(load.acknowledged() > before + 4 * RATE)

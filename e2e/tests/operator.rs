@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use taffrail_e2e::http;
 use taffrail_e2e::java;
 use taffrail_e2e::local::Local;
 use taffrail_e2e::text::Text;
@@ -242,27 +243,14 @@ fn refused_manifest_leaves_the_cluster_as_it_is_and_names_the_field() -> Result<
     local.finish()
 }
 
-/// What an HTTP port of the cluster answers.
-fn http(address: &str) -> Result<String> {
-    let output = Command::new("curl")
-        .args(["-sS", "-m", "5", address])
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "curl {address}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// What a broker says of the metadata: the voters' ids, and index and hash as its metrics give them.
 fn metadata_of(local: &Local, broker: u16) -> Result<(Vec<i64>, String, String)> {
     let base = local.broker_metrics(broker);
     let state: serde_json::Value =
-        serde_json::from_str(&http(&base.replace("/metrics", "/admin/state"))?)?;
+        serde_json::from_str(&http::get(&base.replace("/metrics", "/admin/state"))?.1)?;
     let voters = state["voters"].as_array().context("no voters")?;
     let ids = voters.iter().filter_map(|voter| voter["id"].as_i64());
-    let metrics = http(&base)?;
+    let (_, metrics) = http::get(&base)?;
     let value = |name: &str| {
         let mut lines = metrics.lines();
         let line = lines.find(|line| line.starts_with(&format!("{name} ")));

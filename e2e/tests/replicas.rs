@@ -2,14 +2,14 @@
 //! under a throttle.
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::http;
 use taffrail_e2e::read::read_all_with;
 use taffrail_e2e::wait::wait_until;
 use taffrail_e2e::wire::ask;
@@ -52,17 +52,9 @@ fn produce(cluster: &Cluster, topic: &str, acks: &str, records: usize) -> Result
 
 /// What a broker has sent to consumers of a topic.
 fn bytes_out(cluster: &Cluster, broker: usize, topic: &str) -> Result<f64> {
-    let address = cluster.members()[broker].metrics.address();
-    let mut stream = TcpStream::connect(&address)?;
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page)?;
-    let series = format!("kafka_server_brokertopicmetrics_bytesout_total{{topic=\"{topic}\"}} ");
-    let line = page.lines().find_map(|line| line.strip_prefix(&series));
-    line.map_or(Ok(0.0), |value| value.parse().context("a number"))
+    let series = format!("kafka_server_brokertopicmetrics_bytesout_total{{topic=\"{topic}\"}}");
+    let found = http::metric(&cluster.members()[broker].http("/metrics"), &series)?;
+    Ok(found.unwrap_or(0.0))
 }
 
 #[test]
