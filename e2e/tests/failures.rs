@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use taffrail_e2e::cluster::{BrokerKind, Cluster};
+use taffrail_e2e::http;
 use taffrail_e2e::load::{Load, LoadSpec, Outcomes, read_back};
 use taffrail_e2e::logcheck;
 use taffrail_e2e::tools::number;
@@ -119,6 +120,10 @@ fn kill_of_the_only_replica_of_a_topic_keeps_what_was_acknowledged() -> Result<(
         Ok(load.acknowledged() > before + RATE)
     })?;
     must_be_whole(&cluster, &load.stop()?)?;
+    if BrokerKind::from_environment()? == BrokerKind::Taffrail {
+        let counted = elections_without_proof(&cluster)?;
+        ensure!(counted == 1.0, "one election was counted {counted} times");
+    }
     cluster.finish();
     Ok(())
 }
@@ -183,6 +188,17 @@ fn start_load(cluster: &Cluster) -> Result<Load> {
             rate: RATE,
         },
     )
+}
+
+/// As a dashboard adds it up over all brokers.
+fn elections_without_proof(cluster: &Cluster) -> Result<f64> {
+    let name = "kafka_controller_controllerstats_uncleanleaderelections_total";
+    let mut sum = 0.0;
+    for member in cluster.members() {
+        let found = http::metric(&member.http("/metrics"), name)?;
+        sum += found.with_context(|| format!("broker {} has no {name}", member.id))?;
+    }
+    Ok(sum)
 }
 
 /// Reads everything back twice and compares it with what was acknowledged.

@@ -181,7 +181,7 @@ impl NodeMetrics {
             ),
             unclean_leader_elections: families.counter(
                 "kafka_controller_controllerstats_uncleanleaderelections_total",
-                "Leaders elected from outside the ISR, seen by this broker.",
+                "Leaders elected without proof that they have every acknowledged record, decided by this broker as the active controller.",
             ),
             offline_log_directory_count: families.gauge(
                 "kafka_log_logmanager_offlinelogdirectorycount",

@@ -164,6 +164,20 @@ impl Image {
         }
     }
 
+    /// Whether this record, applied next, elects a leader without proof that it has every acknowledged record.
+    pub fn is_election_without_proof(&self, record: &Record) -> bool {
+        let Record::Partition {
+            topic_id,
+            partition,
+            state,
+        } = record
+        else {
+            return false;
+        };
+        let id = TopicPartition::new(*topic_id, *partition);
+        state.elects_without_proof(self.partition(id))
+    }
+
     /// Applies records in order.
     pub fn apply_all<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) {
         for record in records {

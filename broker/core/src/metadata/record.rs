@@ -164,6 +164,13 @@ impl Partition {
             .collect()
     }
 
+    /// Whether somebody leads of whom nobody can prove that he has every acknowledged record, and did not lead in `before`,
+    /// the state until now: an election that may have lost records (Kafka's unclean ones, and those of a last known leader).
+    pub fn elects_without_proof(&self, before: Option<&Partition>) -> bool {
+        let led_before = before.and_then(|before| before.leader);
+        self.leader.is_some() && self.recovering && led_before != self.leader
+    }
+
     /// What must hold of every partition, broken by `Err` with what does not.
     pub fn check_invariants(&self) -> Result<(), &'static str> {
         let in_replicas = |list: &[BrokerId]| list.iter().all(|id| self.replicas.contains(id));

@@ -9,7 +9,7 @@ use crate::controller::{
 };
 use crate::error::ErrorKind;
 use crate::ids::{BrokerId, DirectoryId, TopicId, TopicPartition};
-use crate::metadata::ConfigResource;
+use crate::metadata::{ConfigResource, Image};
 
 /// What happens to a partition on brokers 0, 1, 2 with `min.insync.replicas` 2, and its state after each step.
 enum Step {
@@ -40,6 +40,23 @@ fn check(replicas: &[i32], steps: &[(Step, &str)]) {
         take(&mut cluster, partition, step);
         assert_eq!(cluster.show(partition), *expected, "after step {number}");
     }
+}
+
+/// How many elections without proof the records of these steps tell of, as whoever applies them counts.
+fn count_without_proof(replicas: &[i32], steps: &[Step]) -> usize {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", replicas);
+    for step in steps {
+        take(&mut cluster, partition, step);
+    }
+    let mut image = Image::default();
+    let records = cluster.log.iter();
+    let elections = records.filter(|record| {
+        let counts = image.is_election_without_proof(record);
+        image.apply(record);
+        counts
+    });
+    elections.count()
 }
 
 fn take(cluster: &mut Cluster, partition: TopicPartition, step: &Step) {
@@ -162,6 +179,31 @@ fn a_single_replica_that_was_killed_leads_again() {
             (Restart(0), "0/0/"),
         ],
     );
+}
+
+#[test]
+fn each_election_without_proof_counts_once() {
+    let check = |replicas: &[i32], steps: &[Step], expected: usize| {
+        assert_eq!(count_without_proof(replicas, steps), expected);
+    };
+    check(&[0, 1, 2], &[Fence(0), Unfence(0), Fence(1)], 0);
+    let killed = || [Kill(1), Kill(2), Kill(0), Unfence(2), Unfence(1)];
+    check(&[0, 1, 2], &killed(), 0);
+    let back = killed().into_iter().chain([Unfence(0), Isr(&[0, 1])]);
+    check(&[0, 1, 2], &back.collect::<Vec<_>>(), 1);
+    // Once more without proof, and then with it.
+    let again = [
+        Kill(0),
+        Unfence(0),
+        Kill(0),
+        Unfence(0),
+        Restart(0),
+        Fence(0),
+        Unfence(0),
+    ];
+    check(&[0], &again, 2);
+    let allowed = [Fence(2), Fence(1), Fence(0), Unfence(2), AllowUnclean];
+    check(&[0, 1, 2], &allowed, 1);
 }
 
 #[test]

@@ -461,26 +461,33 @@ impl<E: Env> Task<E> {
 
     fn apply(&mut self, committed: &[Entry]) -> Result<(), String> {
         let mut own = 0;
+        let mut without_proof = 0;
         for entry in committed {
             let records = records::decode(&entry.data).map_err(|error| {
                 format!("metadata entry {} cannot be read: {error}", entry.index)
             })?;
-            if !records.is_empty() {
-                Arc::make_mut(&mut self.image).apply_all(&records);
+            let is_own = self
+                .leadership
+                .as_ref()
+                .is_some_and(|leadership| leadership.term == entry.term);
+            for record in &records {
+                let image = Arc::make_mut(&mut self.image);
+                without_proof += u64::from(is_own && image.is_election_without_proof(record));
+                image.apply(record);
             }
             self.applied = entry.index;
             self.broker
                 .cluster
                 .history
                 .push(entry.index, entry.data.clone());
-            if self
-                .leadership
-                .as_ref()
-                .is_some_and(|leadership| leadership.term == entry.term)
-            {
+            if is_own {
                 own = entry.index;
             }
         }
+        // Whoever decided counts, once it is committed: over all brokers no election is then counted twice, and only one that
+        // was committed by another leader than its own is not counted.
+        let metrics = self.broker.metrics();
+        metrics.unclean_leader_elections.inc_by(without_proof);
         self.publish();
         if let Some(leadership) = &mut self.leadership {
             // An entry of another term at the index of one of ours means that ours is lost.
