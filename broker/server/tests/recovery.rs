@@ -4,13 +4,7 @@ mod broker;
 
 use std::sync::Arc;
 
-use broker::{Broker, ask, eventually};
-use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
-use taffrail_protocol::messages::produce_request::{
-    PartitionProduceData, ProduceRequest, TopicProduceData,
-};
-use taffrail_protocol::records::RecordBatchBuilder;
-use taffrail_protocol::{Records, Uuid};
+use broker::{Broker, create_topic, eventually, produce};
 
 /// What may wait for its fsync.
 const UNFLUSHED_MAX: u64 = 2 << 20;
@@ -24,9 +18,9 @@ const PARTITIONS: i32 = 2;
 fn a_start_after_a_kill_reads_what_was_appended_lately_and_not_the_log() {
     let settings = format!("taffrail.unflushed.bytes.max={UNFLUSHED_MAX}");
     let mut broker = Broker::start(&settings);
-    let topic_id = create_topic(&broker);
+    let topic_id = create_topic(&broker, "big", PARTITIONS);
     for number in 0..BATCHES {
-        produce(&broker, topic_id, number % PARTITIONS);
+        produce(&broker, topic_id, number % PARTITIONS, RECORDS, RECORD);
     }
     let folder = broker.folder();
     let checkpoint = folder.path().join("data/recovery-point-offset-checkpoint");
@@ -61,8 +55,8 @@ fn a_start_after_a_kill_reads_what_was_appended_lately_and_not_the_log() {
 #[test]
 fn a_start_removes_an_empty_folder_and_keeps_one_with_a_byte_in_it() {
     let mut broker = Broker::start("");
-    let topic_id = create_topic(&broker);
-    produce(&broker, topic_id, 1);
+    let topic_id = create_topic(&broker, "big", PARTITIONS);
+    produce(&broker, topic_id, 1, RECORDS, RECORD);
     let folder = broker.folder();
     broker.signal(libc::SIGKILL);
     broker.wait();
@@ -87,45 +81,4 @@ fn a_start_removes_an_empty_folder_and_keeps_one_with_a_byte_in_it() {
     assert_eq!(strays, [format!("big-1.{}-stray", "0".repeat(32))]);
     let log = data.join(&strays[0]).join("00000000000000000000.log");
     assert!(std::fs::metadata(log).unwrap().len() > RECORD as u64);
-}
-
-fn create_topic(broker: &Broker) -> Uuid {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: "big".to_owned(),
-            num_partitions: PARTITIONS,
-            replication_factor: 1,
-            ..CreatableTopic::default()
-        }],
-        timeout_ms: 10_000,
-        ..CreateTopicsRequest::default()
-    };
-    eventually("a topic", || {
-        let answer = ask(broker.clients, &request);
-        (answer.topics[0].error_code == 0).then(|| answer.topics[0].topic_id)
-    })
-}
-
-fn produce(broker: &Broker, topic_id: Uuid, index: i32) {
-    let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
-    for _ in 0..RECORDS {
-        batch.push(None, Some(&[b'x'; RECORD]), &[]);
-    }
-    let request = ProduceRequest {
-        acks: -1,
-        timeout_ms: 10_000,
-        topic_data: vec![TopicProduceData {
-            topic_id,
-            partition_data: vec![PartitionProduceData {
-                index,
-                records: Records::Inline(batch.build()),
-            }],
-            ..TopicProduceData::default()
-        }],
-        ..ProduceRequest::default()
-    };
-    eventually("a leader", || {
-        let answer = ask(broker.clients, &request);
-        (answer.responses[0].partition_responses[0].error_code == 0).then_some(())
-    });
 }

@@ -1,5 +1,6 @@
 //! Reading a coordinator back from its partition of `__consumer_offsets`, off the event loop.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{Coordinator, Settings};
 use taffrail_core::ids::{LeaderEpoch, TopicPartition};
 use taffrail_core::time::Instant;
-use taffrail_protocol::records::Batches;
+use taffrail_protocol::records::{BatchHeader, Batches};
 
 use super::bytes;
 use super::shard::Shard;
@@ -63,21 +64,36 @@ fn load<E: Env>(
     epoch: LeaderEpoch,
 ) -> Result<(Coordinator, i64), ErrorKind> {
     let mut coordinator = Coordinator::new(broker.groups.settings);
-    let (mut offset, end_offset) = partition.own_range(epoch)?;
-    while offset < end_offset {
-        let chunk = partition.read_own(offset, end_offset, CHUNK_BYTES)?;
+    let (start_offset, end_offset) = partition.own_range(epoch)?;
+    for_each_batch(
+        start_offset..end_offset,
+        |offset| partition.read_own(offset, end_offset, CHUNK_BYTES),
+        |header, batch| bytes::apply_batch(&mut coordinator, header, batch),
+    )?;
+    Ok((coordinator, end_offset))
+}
+
+/// Takes the batches of a range of offsets, until it ends or nothing more can be read of it: its last batches may have been
+/// taken by a compaction (KAFKA-9065).
+fn for_each_batch(
+    offsets: Range<i64>,
+    mut read: impl FnMut(i64) -> Result<Vec<u8>, ErrorKind>,
+    mut take: impl FnMut(&BatchHeader, &[u8]),
+) -> Result<(), ErrorKind> {
+    let mut offset = offsets.start;
+    while offset < offsets.end {
+        let chunk = read(offset)?;
         let before = offset;
         for batch in Batches::new(&chunk) {
             let (header, range) = batch.map_err(|_| ErrorKind::CorruptMessage)?;
-            bytes::apply_batch(&mut coordinator, &header, &chunk[range]);
+            take(&header, &chunk[range]);
             offset = offset.max(header.last_offset() + 1);
         }
         if offset == before {
-            // Nothing readable is left below the end: a compaction took it.
             break;
         }
     }
-    Ok((coordinator, end_offset))
+    Ok(())
 }
 
 /// Applies whatever batches stand in a log, as a load does; for the fuzz target.
@@ -88,4 +104,53 @@ pub fn try_log(log: &[u8]) {
         bytes::apply_batch(&mut coordinator, &header, &log[range]);
     }
     coordinator.handle_loaded(Instant::ZERO);
+}
+
+#[cfg(test)]
+mod tests {
+    use taffrail_protocol::records::RecordBatchBuilder;
+
+    use super::*;
+
+    /// What is left of a log that ends at offset 10.
+    fn batches(offsets: &[Range<i64>]) -> Vec<(i64, Vec<u8>)> {
+        let batch = |offsets: &Range<i64>| {
+            let mut batch = RecordBatchBuilder::new(offsets.start, 0);
+            for _ in offsets.clone() {
+                batch.push(Some(b"key"), None, &[]);
+            }
+            (offsets.end, batch.build())
+        };
+        offsets.iter().map(batch).collect()
+    }
+
+    #[test]
+    fn a_load_ends_where_nothing_more_can_be_read_whatever_the_last_offset() {
+        let check = |left: &[Range<i64>]| {
+            let left_in_log = batches(left);
+            let mut reads = 0;
+            let read = |offset: i64| {
+                reads += 1;
+                assert!(reads <= left.len() + 1, "it reads {offset} without end");
+                let next = left_in_log.iter().find(|(end, _)| *end > offset);
+                Ok(next.map_or_else(Vec::new, |(_, bytes)| bytes.clone()))
+            };
+            let mut taken = Vec::new();
+            let loaded = for_each_batch(0..10, read, |header, _| taken.push(header.base_offset));
+            assert_eq!(loaded, Ok(()));
+            let expected: Vec<i64> = left.iter().map(|offsets| offsets.start).collect();
+            assert_eq!(taken, expected);
+        };
+        check(&[0..3, 3..10]);
+        check(&[0..3, 5..7]);
+        check(&[4..5, 8..9]);
+        check(&[]);
+    }
+
+    #[test]
+    fn a_load_that_meets_damage_fails() {
+        let read = |_: i64| Ok(vec![1; 100]);
+        let loaded = for_each_batch(0..10, read, |_, _| {});
+        assert_eq!(loaded, Err(ErrorKind::CorruptMessage));
+    }
 }

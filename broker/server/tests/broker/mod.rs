@@ -8,8 +8,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use taffrail_protocol::Request;
 use taffrail_protocol::frame::{decode_response, encode_request};
+use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
+use taffrail_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use taffrail_protocol::records::RecordBatchBuilder;
+use taffrail_protocol::{Records, Request, Uuid};
 
 /// Longer than any healthy step takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -223,6 +228,49 @@ pub(crate) fn ask<R: Request>(address: SocketAddr, request: &R) -> R::Response {
     stream.write_all(&frame).unwrap();
     let answer = read_answer(&mut stream).expect("an answer");
     decode_response::<R>(&answer, R::MAX_VERSION).unwrap().1
+}
+
+/// Creates a topic of one replica per partition.
+pub(crate) fn create_topic(broker: &Broker, name: &str, partitions: i32) -> Uuid {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: partitions,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        }],
+        timeout_ms: 10_000,
+        ..CreateTopicsRequest::default()
+    };
+    eventually("a topic", || {
+        let answer = ask(broker.clients, &request);
+        (answer.topics[0].error_code == 0).then(|| answer.topics[0].topic_id)
+    })
+}
+
+/// Produces a batch of records of this size, once there is a leader.
+pub(crate) fn produce(broker: &Broker, topic_id: Uuid, index: i32, records: usize, size: usize) {
+    let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
+    for _ in 0..records {
+        batch.push(None, Some(&vec![b'x'; size]), &[]);
+    }
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 10_000,
+        topic_data: vec![TopicProduceData {
+            topic_id,
+            partition_data: vec![PartitionProduceData {
+                index,
+                records: Records::Inline(batch.build()),
+            }],
+            ..TopicProduceData::default()
+        }],
+        ..ProduceRequest::default()
+    };
+    eventually("a leader", || {
+        let answer = ask(broker.clients, &request);
+        (answer.responses[0].partition_responses[0].error_code == 0).then_some(())
+    });
 }
 
 /// A frame around a request: API key, version, correlation id, no client id, body.
