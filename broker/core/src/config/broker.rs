@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::definition::{Allowed, Definition, Update, configs};
 use super::error::{ConfigError, ConfigErrors};
+use super::hint::broker_hint;
 use super::layers::{Layers, broker_value};
 use super::listener::{HostPort, Listener, Voter};
 use super::value::{
@@ -280,58 +281,6 @@ configs! {
         "Which log lines are written.";
 }
 
-/// Kafka's names that people bring along, and what to do about each.
-const NOT_SERVED: &[(&str, &str)] = &[
-    ("broker.id", "write node.id"),
-    ("log.dir", "write log.dirs"),
-    (
-        "process.roles",
-        "every broker keeps the metadata or follows it; leave it out",
-    ),
-    (
-        "controller.listener.names",
-        "controllers use inter.broker.listener.name; leave it out",
-    ),
-    (
-        "controller.quorum.bootstrap.servers",
-        "write controller.quorum.voters",
-    ),
-    (
-        "security.inter.broker.protocol",
-        "write inter.broker.listener.name",
-    ),
-    ("num.network.threads", "write taffrail.worker.threads"),
-    ("num.io.threads", "write taffrail.worker.threads"),
-    (
-        "num.replica.fetchers",
-        "one connection for each pair of brokers carries all partitions; leave it out",
-    ),
-    (
-        "queued.max.requests",
-        "write taffrail.connection.requests.max",
-    ),
-    (
-        "controlled.shutdown.max.retries",
-        "write taffrail.shutdown.timeout.ms",
-    ),
-    (
-        "controlled.shutdown.retry.backoff.ms",
-        "write taffrail.shutdown.timeout.ms",
-    ),
-    (
-        "log.cleaner.enable",
-        "compaction is always on for topics that ask for it; leave it out",
-    ),
-    (
-        "zookeeper.connect",
-        "the brokers keep their metadata themselves; leave it out",
-    ),
-    (
-        "remote.log.storage.system.enable",
-        "there is no tiered storage; leave it out",
-    ),
-];
-
 impl BrokerConfig {
     /// Reads and checks a broker's file (environment overrides already merged), reporting everything that is wrong.
     pub fn from_file(file: &ConfigMap) -> Result<BrokerConfig, ConfigErrors> {
@@ -340,7 +289,7 @@ impl BrokerConfig {
             .filter(|name| broker_definition(name).is_none())
             .map(|name| ConfigError::Unknown {
                 name: name.clone(),
-                hint: hint(name),
+                hint: broker_hint(name),
             })
             .collect();
         let config = Self::from_lookup(
@@ -544,19 +493,4 @@ fn is_cluster_id(text: &str) -> bool {
 fn first_repeated<T: Ord>(items: &[T]) -> Option<&T> {
     let mut seen = BTreeSet::new();
     items.iter().find(|item| !seen.insert(*item))
-}
-
-/// What Kafka's name is here, or which name was probably meant.
-fn hint(name: &str) -> Option<String> {
-    if let Some((_, advice)) = NOT_SERVED.iter().find(|(known, _)| *known == name) {
-        return Some((*advice).to_string());
-    }
-    if super::topic_definition(name).is_some() {
-        return Some("it is a config of topics".to_string());
-    }
-    let squeezed = |text: &str| text.replace(['.', '_', '-'], "").to_ascii_lowercase();
-    BROKER_CONFIGS
-        .iter()
-        .find(|definition| squeezed(definition.name) == squeezed(name))
-        .map(|definition| format!("did you mean {}?", definition.name))
 }

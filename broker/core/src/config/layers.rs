@@ -3,8 +3,9 @@
 use super::definition::{ConfigMap, Definition, Update, ValueType};
 use super::describe::ConfigSource;
 use super::error::{ConfigError, ConfigErrors};
+use super::hint::topic_hint;
 use super::value::{ConfigValue, list};
-use super::{BROKER_CONFIGS, broker_definition, topic_definition};
+use super::{broker_definition, topic_definition};
 
 static EMPTY: ConfigMap = ConfigMap::new();
 
@@ -183,25 +184,6 @@ pub fn alter_list(
         }
     }
     Some(kept.join(","))
-}
-
-/// Whoever writes a broker's name for a topic is told the topic's.
-fn topic_hint(name: &str) -> Option<String> {
-    super::TOPIC_CONFIGS
-        .iter()
-        .find(|definition| {
-            definition
-                .synonyms
-                .iter()
-                .any(|synonym| synonym.name == name)
-        })
-        .map(|definition| format!("for a topic it is called {}", definition.name))
-        .or_else(|| {
-            BROKER_CONFIGS
-                .iter()
-                .any(|definition| definition.name == name)
-                .then(|| "it is a config of brokers, not of topics".to_string())
-        })
 }
 
 /// Whether text reads as the type, for values whose bounds do not matter.

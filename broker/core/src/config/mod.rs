@@ -6,6 +6,7 @@ mod broker;
 mod definition;
 mod describe;
 mod error;
+mod hint;
 mod layers;
 mod listener;
 mod meaning;
