@@ -1,6 +1,8 @@
 //! A manifest in, a cluster out: what is edited while it runs, or while it does not, is soon seen by clients.
 
-use std::process::Command;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -130,16 +132,43 @@ fn edits_of_a_running_manifest_are_seen_by_clients() -> Result<()> {
     local.finish()
 }
 
-#[test]
-fn plan_of_the_quickstart_names_its_topics_and_their_placement() -> Result<()> {
+/// Plans a file where nothing runs.
+fn plan(manifest: &Path) -> Result<Output> {
     let folder = tempfile::tempdir()?;
-    let manifest = repository().join("examples/quickstart.yaml");
-    let output = Command::new(binary("taffrail-operator")?)
+    Ok(Command::new(binary("taffrail-operator")?)
         .args(["plan", "-f"])
         .arg(manifest)
         .arg("--data-dir")
         .arg(folder.path().join("nothing-runs-here"))
-        .output()?;
+        .output()?)
+}
+
+#[test]
+fn plan_of_what_cannot_be_done_fails_and_of_a_broken_number_names_the_field() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let manifest = folder.path().join("manifest.yaml");
+    let check = |topic: &str, expected: &str| -> Result<()> {
+        fs::write(&manifest, format!("{CLUSTER}{topic}"))?;
+        let output = plan(&manifest)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1), "{:?}", output.status);
+        ensure!(said.contains(expected), "{expected} is not in {said}");
+        Ok(())
+    };
+    check(
+        &topic("orders", 3, "  replicationFactor: 4\n"),
+        "1 of what it asks for cannot be done as it stands",
+    )?;
+    let huge = topic("orders", 3, "").replace("partitions: 3", "partitions: 99999999999999999999");
+    check(
+        &huge,
+        "Topic orders: spec.partitions: must be an integer, not",
+    )
+}
+
+#[test]
+fn plan_of_the_quickstart_names_its_topics_and_their_placement() -> Result<()> {
+    let output = plan(&repository().join("examples/quickstart.yaml"))?;
     let plan = String::from_utf8_lossy(&output.stdout);
     ensure!(
         output.status.success(),

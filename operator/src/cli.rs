@@ -25,7 +25,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a cluster on this machine, from the same manifests as in Kubernetes.
     Local(Local),
-    /// Print what would be done for a file of manifests, and why.
+    /// Print what would be done for a file of manifests, and why; fails if something in it cannot be done.
     Plan(PlanArguments),
     /// Print the CustomResourceDefinitions, for kubectl apply.
     Crds,

@@ -18,6 +18,7 @@ pub mod refusal;
 pub mod status;
 pub mod validate;
 
+mod json;
 mod properties;
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use taffrail_crds::admission::{Admitted, FieldError, admit};
 use taffrail_crds::{Cluster, Topic};
 use thiserror::Error;
 
+use crate::json::Json;
 use crate::object::ObjectKey;
 
 /// Largest file that is read. A Topic takes about 300 bytes, so this is some 50,000 of them.
@@ -119,9 +120,9 @@ pub fn parse(path: &Path, text: &str) -> Result<ManifestFile, ManifestError> {
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let position = index + 1;
-        match Value::deserialize(document) {
-            Ok(Value::Null) => {}
-            Ok(value) => documents.push(Document { position, value }),
+        match Json::deserialize(document) {
+            Ok(Json(Value::Null)) => {}
+            Ok(Json(value)) => documents.push(Document { position, value }),
             Err(error) => {
                 return Err(ManifestError::Yaml {
                     path: path.to_owned(),

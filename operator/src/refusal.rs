@@ -72,7 +72,7 @@ reasons! {
     ApplyFailed => false,
     /// A broker that should go still holds replicas.
     BrokerHoldsReplicas => false,
-    /// A broker that should go votes on the cluster's metadata, which is fixed when the cluster is made.
+    /// A broker that should go votes on the cluster's metadata, and of those that vote there are never fewer again.
     BrokerVotes => false,
     /// Brokers have not all started or registered yet.
     BrokersStarting => true,

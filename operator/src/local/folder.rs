@@ -5,7 +5,7 @@
 //! lock                      held while a run uses the folder; holds the process id
 //! status.json               what `local status` shows
 //! broker-0/broker.properties
-//! broker-0/broker.log       what the broker prints
+//! broker-0/broker.log       what the broker prints, up to 16 MiB; what was before that is in broker.log.1
 //! broker-0/<volume>/        one log directory for each volume of the Cluster
 //! ```
 
@@ -25,11 +25,11 @@ pub(super) struct DataFolder {
 impl DataFolder {
     /// Makes the folder if it is missing and locks it. A folder with other things in it is refused.
     pub(super) fn open(path: &Path) -> Result<Self, LocalError> {
-        fs::create_dir_all(path).map_err(LocalError::io(path))?;
+        fs::create_dir_all(path).map_err(LocalError::data(path))?;
         // Brokers get absolute paths: they may run in another folder.
-        let path = path.canonicalize().map_err(LocalError::io(path))?;
+        let path = path.canonicalize().map_err(LocalError::data(path))?;
         let empty = fs::read_dir(&path)
-            .map_err(LocalError::io(&path))?
+            .map_err(LocalError::data(&path))?
             .next()
             .is_none();
         if !empty && !path.join("lock").exists() {
@@ -92,7 +92,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), LocalError> {
         file.sync_data()?;
         fs::rename(&beside, path)
     };
-    write().map_err(LocalError::io(path))
+    write().map_err(LocalError::data(path))
 }
 
 fn lock(folder: &Path) -> Result<File, LocalError> {
@@ -103,7 +103,7 @@ fn lock(folder: &Path) -> Result<File, LocalError> {
         .read(true)
         .write(true)
         .open(&path)
-        .map_err(LocalError::io(&path))?;
+        .map_err(LocalError::data(&path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -115,14 +115,14 @@ fn lock(folder: &Path) -> Result<File, LocalError> {
                 pid: pid.trim().to_owned(),
             });
         }
-        Err(TryLockError::Error(error)) => return Err(LocalError::Io { path, error }),
+        Err(TryLockError::Error(error)) => return Err(LocalError::Data { path, error }),
     }
     let write = |file: &mut File| {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())
     };
-    write(&mut file).map_err(LocalError::io(&path))?;
+    write(&mut file).map_err(LocalError::data(&path))?;
     Ok(file)
 }
 
@@ -145,6 +145,32 @@ mod tests {
         );
         drop(first);
         DataFolder::open(&path).expect("free again");
+    }
+
+    #[test]
+    fn what_is_no_folder_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("notes.txt");
+        fs::write(&file, "").expect("file");
+        for path in [file.clone(), file.join("data")] {
+            let message = DataFolder::open(&path).expect_err("a file").to_string();
+            assert!(
+                message.starts_with(&path.display().to_string())
+                    && message.ends_with("a folder is needed there, so choose another --data-dir"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn folder_of_another_user_is_refused_with_what_to_do() {
+        // Root may do everything, so the error is made by hand.
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let message = LocalError::data("data/lock")(denied).to_string();
+        assert_eq!(
+            message,
+            "data/lock: permission denied; run as the user whose folder it is, or choose another --data-dir"
+        );
     }
 
     #[test]

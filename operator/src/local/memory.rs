@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -84,10 +85,11 @@ impl Memory {
     /// What is remembered in a folder; none if no cluster ever ran there.
     pub(super) fn load(folder: &Path) -> Result<Option<Self>, LocalError> {
         let path = memory_file(folder);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = fs::read_to_string(&path).map_err(LocalError::io(&path))?;
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(LocalError::Data { path, error }),
+        };
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|error| LocalError::Damaged { path, error })

@@ -63,6 +63,12 @@ pub enum LocalError {
         /// What it is for.
         purpose: String,
     },
+    /// No port to begin at.
+    #[error(
+        "--base-port 0: clients have to find the brokers again, so name the first port, such as {}",
+        ports::DEFAULT_BASE
+    )]
+    PortZero,
     /// The ports would not fit.
     #[error(
         "--base-port {base}: {brokers} brokers need ports up to {last}, and 65535 is the highest"
@@ -116,6 +122,22 @@ pub enum LocalError {
         /// What is wrong.
         error: serde_json::Error,
     },
+    /// The file asks for what cannot be done.
+    #[error("{}: {number} of what it asks for cannot be done as it stands; the plan says what and why", path.display())]
+    NotDone {
+        /// The file.
+        path: PathBuf,
+        /// How many refusals.
+        number: usize,
+    },
+    /// The data folder, or something in it, cannot be used.
+    #[error("{}: {error}{}", path.display(), data_advice(error))]
+    Data {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The disk says no.
     #[error("{}: {error}", path.display())]
     Io {
@@ -138,5 +160,26 @@ impl LocalError {
     fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }
+    }
+
+    fn data(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Data { path, error }
+    }
+}
+
+/// What to do about a data folder that cannot be used, to follow the error.
+fn data_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "; a folder is needed there, so choose another --data-dir"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; run as the user whose folder it is, or choose another --data-dir"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull => {
+            "; nothing can be written there, so make room, or choose another --data-dir"
+        }
+        _ => "",
     }
 }

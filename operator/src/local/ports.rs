@@ -25,9 +25,12 @@ pub struct Ports {
 impl Ports {
     /// Ports for this many brokers, if they fit below 65536.
     pub fn new(base: u16, brokers: i32) -> Result<Self, LocalError> {
+        if base == 0 {
+            return Err(LocalError::PortZero);
+        }
         let ports = Self { base };
         let last = ports.number(brokers.saturating_sub(1), METRICS);
-        if base == 0 || last > u32::from(u16::MAX) {
+        if last > u32::from(u16::MAX) {
             return Err(LocalError::PortsTooHigh {
                 base,
                 brokers,
@@ -122,8 +125,18 @@ mod tests {
     #[test]
     fn ports_that_do_not_fit_are_refused() {
         assert!(Ports::new(65_000, 3).is_ok());
-        assert!(Ports::new(65_000, 4).is_err());
-        assert!(Ports::new(0, 1).is_err());
+        let refusal = |base, brokers| {
+            let error = Ports::new(base, brokers).expect_err("they do not fit");
+            error.to_string()
+        };
+        assert_eq!(
+            refusal(65_000, 4),
+            "--base-port 65000: 4 brokers need ports up to 65612, and 65535 is the highest"
+        );
+        assert_eq!(
+            refusal(0, 3),
+            "--base-port 0: clients have to find the brokers again, so name the first port, such as 9092"
+        );
     }
 
     #[test]

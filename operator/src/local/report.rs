@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -121,10 +122,13 @@ impl Report {
     /// The last report in a folder.
     pub(super) fn load(folder: &Path) -> Result<Self, LocalError> {
         let path = status_file(folder);
-        if !path.exists() {
-            return Err(LocalError::NothingHere(folder.to_owned()));
-        }
-        let text = fs::read_to_string(&path).map_err(LocalError::io(&path))?;
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => LocalError::NothingHere(folder.to_owned()),
+            _ => LocalError::Data {
+                path: path.clone(),
+                error,
+            },
+        })?;
         serde_json::from_str(&text).map_err(|error| LocalError::Damaged { path, error })
     }
 }

@@ -32,7 +32,7 @@ pub fn show_status(arguments: &StatusArguments) -> Result<(), LocalError> {
 }
 
 /// Prints what would be done for a file: against the local cluster in the data folder, else from nothing. Of one that is
-/// stopped only what the folder remembers is known.
+/// stopped only what the folder remembers is known. An error if the file asks for what is not done.
 pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
     let objects = manifest::objects(&manifest::read(&arguments.file)?)?;
     let cluster = only_cluster(&arguments.file, &objects)?;
@@ -70,7 +70,17 @@ pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
         }
         Output::Json => crate::say!("{}", pretty(&serde_json::to_value(&plan))),
     }
-    Ok(())
+    // What passes by itself is no fault of the file.
+    let lasting = plan
+        .refusals()
+        .filter(|refusal| !refusal.reason.is_transient());
+    match lasting.count() {
+        0 => Ok(()),
+        number => Err(LocalError::NotDone {
+            path: arguments.file.clone(),
+            number,
+        }),
+    }
 }
 
 /// Topics whose object is in the file no more: the next start deletes them, or lets go of them.

@@ -109,7 +109,11 @@ pub(super) fn status(report: &Report) -> String {
         .map(|topic| {
             let number =
                 |number: Option<i32>| number.map_or("none".to_owned(), |number| number.to_string());
-            let (ready, why) = ready_of(&topic.status.conditions);
+            let (ready, why) = if report.running {
+                ready_of(&topic.status.conditions)
+            } else {
+                ("no".to_owned(), "the cluster is stopped".to_owned())
+            };
             vec![
                 topic.object.to_string(),
                 topic.status.topic_name.clone().unwrap_or_default(),

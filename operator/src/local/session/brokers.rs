@@ -59,7 +59,7 @@ impl Session {
         };
         for volume in &cluster.volumes {
             let path = self.folder.volume(broker, volume);
-            fs::create_dir_all(&path).map_err(LocalError::io(&path))?;
+            fs::create_dir_all(&path).map_err(LocalError::data(&path))?;
         }
         let properties = properties(
             cluster,
