@@ -19,8 +19,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 const WELL_AFTER: Duration = Duration::from_secs(30);
 /// How long brokers get to hand over and flush after SIGTERM, before SIGKILL.
 pub(super) const STOP_WAIT_MAX: Duration = Duration::from_secs(30);
-/// A log larger than this is set aside when its broker starts, so that at most two of them exist.
+/// A log larger than this is set aside in place of the one that was set aside before, so that a broker's take about 32 MiB.
 const LOG_BYTES_MAX: u64 = 16 << 20;
+/// How often the size of a log is looked at.
+const LOG_LOOK: Duration = Duration::from_secs(1);
 /// How much of a log's end is read for the last line.
 const LOG_TAIL_BYTES: u64 = 4 << 10;
 
@@ -77,6 +79,7 @@ struct Supervised {
     state: State,
     restarts: u32,
     pause: Duration,
+    log_look_at: Instant,
 }
 
 #[derive(Debug)]
@@ -113,6 +116,7 @@ impl Supervisor {
                 },
                 restarts: 0,
                 pause: PAUSE_MIN,
+                log_look_at: Instant::now() + LOG_LOOK,
             },
         );
         Ok(pid)
@@ -261,6 +265,12 @@ fn poll_one(
     now: Instant,
     events: &mut Vec<Event>,
 ) -> Option<Supervised> {
+    if now >= supervised.log_look_at {
+        supervised.log_look_at = now + LOG_LOOK;
+        if let Err(error) = limit_log(&supervised.command.log, LOG_BYTES_MAX) {
+            tracing::warn!(broker, %error, log = %supervised.command.log.display(), "the log cannot be set aside");
+        }
+    }
     match supervised.state {
         State::Running { mut child, since } => match child.try_wait() {
             Ok(None) | Err(_) => supervised.state = State::Running { child, since },
@@ -339,9 +349,7 @@ fn spawn(command: &BrokerCommand) -> io::Result<Child> {
     if let Some(folder) = command.log.parent() {
         fs::create_dir_all(folder)?;
     }
-    if fs::metadata(&command.log).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
-        fs::rename(&command.log, command.log.with_extension("log.1"))?;
-    }
+    limit_log(&command.log, LOG_BYTES_MAX)?;
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -370,6 +378,21 @@ fn spawn(command: &BrokerCommand) -> io::Result<Child> {
         });
     }
     process.spawn()
+}
+
+/// Sets a log that has grown large aside. Its broker goes on writing to the end of the same file, which is therefore copied and
+/// emptied: what is printed between the two is lost. It is emptied also where there is no room for the copy.
+fn limit_log(log: &Path, bytes_max: u64) -> io::Result<()> {
+    match fs::metadata(log) {
+        Ok(found) if found.len() > bytes_max => {}
+        Ok(_) => return Ok(()),
+        // Nothing was printed yet, or somebody removed it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let copied = fs::copy(log, log.with_extension("log.1"));
+    OpenOptions::new().write(true).open(log)?.set_len(0)?;
+    copied.map(drop)
 }
 
 fn signal(child: &Child, number: libc::c_int) {
@@ -559,6 +582,48 @@ mod tests {
         let log = folder.path().join("broker-0/broker.log");
         poll_until(&mut supervisor, |_, _| {
             last_line(&log).as_deref() == Some("second")
+        });
+    }
+
+    #[test]
+    fn large_log_is_set_aside_while_its_broker_goes_on_printing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut supervisor = Supervisor::default();
+        let text =
+            "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second; exec sleep 600";
+        let text = format!("cd {}; {text}", folder.path().display());
+        supervisor
+            .start(0, script(folder.path(), &text))
+            .expect("starts");
+        let log = folder.path().join("broker-0/broker.log");
+        let old = folder.path().join("broker-0/broker.log.1");
+        let printed = |line: &str| last_line(&log).as_deref() == Some(line);
+        poll_until(&mut supervisor, |_, _| printed("first"));
+        limit_log(&log, 6).expect("small enough");
+        assert!(!old.exists());
+        limit_log(&log, 5).expect("set aside");
+        assert_eq!(fs::read_to_string(&old).expect("old"), "first\n");
+        fs::write(folder.path().join("go"), "").expect("writable");
+        poll_until(&mut supervisor, |_, _| printed("second"));
+        assert_eq!(fs::read_to_string(&log).expect("new"), "second\n");
+        limit_log(&log, 5).expect("set aside in place of the first");
+        assert_eq!(fs::read_to_string(&old).expect("old"), "second\n");
+        assert_eq!(supervisor.restarts(0), 0);
+        fs::remove_file(&log).expect("there");
+        limit_log(&log, 5).expect("nothing is there");
+    }
+
+    #[test]
+    fn a_log_is_looked_at_while_its_broker_runs() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut supervisor = Supervisor::default();
+        let command = script(folder.path(), "exec sleep 600");
+        let log = command.log.clone();
+        supervisor.start(0, command).expect("starts");
+        let file = fs::File::options().write(true).open(&log).expect("there");
+        file.set_len(LOG_BYTES_MAX + 1).expect("sparse");
+        poll_until(&mut supervisor, |_, _| {
+            fs::metadata(&log).is_ok_and(|log| log.len() == 0)
         });
     }
 
