@@ -56,7 +56,7 @@ impl Refused {
             return;
         }
         if self.first.len() >= PRODUCERS_MAX && !self.first.contains_key(&batch.producer_id) {
-            self.first.retain(|_, refusal| !refusal.is_over(now));
+            self.expire(now);
             if self.first.len() >= PRODUCERS_MAX {
                 return;
             }
@@ -89,6 +89,15 @@ impl Refused {
         if settled {
             self.first.remove(&batch.producer_id);
         }
+    }
+
+    /// Forgets those that were given up.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.first.retain(|_, refusal| !refusal.is_over(now));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_empty()
     }
 
     pub(super) fn clear(&mut self) {

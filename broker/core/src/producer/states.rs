@@ -247,7 +247,8 @@ impl Producers {
 
     /// When to call [`Producers::handle_timeout`]; `None` = there is nothing to expire.
     pub fn next_deadline(&self) -> Option<Instant> {
-        (!self.entries.is_empty()).then_some(self.expire_at)
+        let expires = !self.entries.is_empty() || !self.refused.is_empty();
+        expires.then_some(self.expire_at)
     }
 
     /// Forgets the producers that were silent for too long.
@@ -259,6 +260,7 @@ impl Producers {
         let expiration = self.settings.expiration;
         self.entries
             .retain(|_, entry| now.saturating_since(entry.last_activity) < expiration);
+        self.refused.expire(now);
     }
 
     /// All producers in the order of their ids, for a snapshot.

@@ -202,6 +202,9 @@ fn refused_producers_are_bounded() {
     let later = Instant::from_millis(60_000);
     producers.handle_refused(later, &of(4999, 0), ErrorKind::NotEnoughReplicas);
     assert!(refused(&producers, later, 4999) && !refused(&producers, later, 0));
+    // What was given up is forgotten, also where nothing was ever appended.
+    producers.handle_timeout(producers.next_deadline().unwrap());
+    assert_eq!(producers.next_deadline(), None);
 }
 
 #[test]
