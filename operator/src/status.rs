@@ -1,28 +1,24 @@
 //! Status of the objects: what was observed, and for each concern a condition with its reason. Pure.
 
+mod finding;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
-use taffrail_crds::{
-    ClusterStatus, Condition, ConditionStatus, ListenerStatus, TopicStatus, set_condition,
-};
+use taffrail_crds::{ClusterStatus, Condition, ConditionStatus, ListenerStatus, TopicStatus};
 
 use crate::object::ObjectKey;
 use crate::observed::{KafkaWorld, Observed, ObservedKafka, ObservedTopic};
 use crate::plan::{Plan, Step, replaced};
 use crate::refusal::{Concern, Reason, Refusal};
 use crate::validate::{Valid, ValidTopic};
+use finding::{Finding, concern, cut};
 
 /// The condition that tells of replicas.
 const IN_SYNC: &str = "InSync";
 
 /// Partitions named in a message.
 const NAMED_MAX: usize = 5;
-
-/// Messages that are joined in one condition. With 512 characters each, as long as any is read by people, a Topic's
-/// four conditions stay within 16 KiB.
-const JOINED_MAX: usize = 5;
-const MESSAGE_CHARS_MAX: usize = 512;
 
 /// Steps that failed in the last pass, by Topic object; those of the Cluster under none.
 pub type Failures = BTreeMap<Option<ObjectKey>, Vec<Refusal>>;
@@ -267,54 +263,6 @@ pub fn is_ready(conditions: &[Condition]) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == ConditionStatus::True)
 }
 
-struct Finding {
-    type_: &'static str,
-    status: ConditionStatus,
-    reason: &'static str,
-    message: String,
-}
-
-impl Finding {
-    fn holds(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            type_,
-            status: ConditionStatus::True,
-            reason,
-            message: message.into(),
-        }
-    }
-
-    fn fails(type_: &'static str, reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            type_,
-            status: ConditionStatus::False,
-            reason: reason.word(),
-            message: message.into(),
-        }
-    }
-
-    fn unknown(type_: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            type_,
-            status: ConditionStatus::Unknown,
-            reason: "NotObserved",
-            message: message.into(),
-        }
-    }
-
-    fn set(self, conditions: &mut Vec<Condition>, generation: Option<i64>, now: Timestamp) {
-        set_condition(
-            conditions,
-            self.type_,
-            self.status,
-            self.reason,
-            self.message,
-            generation,
-            now,
-        );
-    }
-}
-
 /// Planned refusals and failed steps in one list.
 fn refusals_of(planned: &[Refusal], failed: Option<&Vec<Refusal>>) -> Vec<Refusal> {
     planned
@@ -322,39 +270,6 @@ fn refusals_of(planned: &[Refusal], failed: Option<&Vec<Refusal>>) -> Vec<Refusa
         .chain(failed.into_iter().flatten())
         .cloned()
         .collect()
-}
-
-/// The condition of one concern: the refusals that it has, those that need someone first.
-fn concern(concern: Concern, refused: &[Refusal], otherwise: &str) -> Finding {
-    let mut of_concern: Vec<&Refusal> = refused
-        .iter()
-        .filter(|refusal| refusal.concern == concern)
-        .collect();
-    of_concern.sort_by_key(|refusal| refusal.reason.is_transient());
-    match of_concern.first() {
-        None => Finding::holds(concern.condition(), "AsSpecified", otherwise),
-        Some(first) => {
-            let messages = of_concern.iter().map(|refusal| refusal.message.as_str());
-            Finding::fails(concern.condition(), first.reason, joined(messages))
-        }
-    }
-}
-
-/// Messages in one, cut to what people read.
-fn joined<'a>(messages: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let more = messages.len().saturating_sub(JOINED_MAX);
-    let mut shown: Vec<String> = messages.take(JOINED_MAX).map(cut).collect();
-    if more > 0 {
-        shown.push(format!("and {more} more"));
-    }
-    shown.join("; ")
-}
-
-fn cut(message: &str) -> String {
-    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}…", &message[..end]),
-    }
 }
 
 /// What it means that one broker of several keeps the metadata: there are fewer than three.

@@ -231,15 +231,6 @@ fn only_the_wording_of_in_sync_waits() {
 }
 
 #[test]
-fn messages_are_cut_to_what_is_read() {
-    let long = "ä".repeat(MESSAGE_CHARS_MAX + 1);
-    let text = joined([long.as_str(); 7].into_iter());
-    assert!(text.ends_with("…; and 2 more"), "{text}");
-    assert_eq!(text.matches('…').count(), JOINED_MAX);
-    assert_eq!(joined(["a", "b"].into_iter()), "a; b");
-}
-
-#[test]
 fn observed_numbers_are_those_of_the_world() {
     let valid = valid(&demo());
     let mut world = world_of(&demo());
