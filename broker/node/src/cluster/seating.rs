@@ -302,10 +302,11 @@ pub(crate) async fn handle_voter_state<E: Env>(
         } else {
             cluster.quorum.add_learner(asker).await
         };
-        // Without the lead there is no snapshot either, and the standing says who has it.
-        if prepared.is_ok() {
-            tracing::warn!(voter = %asker, ?directory, is_voter, "gives the metadata log to a broker that has none");
+        // Only what a majority took makes the snapshot safe to start on, and the directory known to all.
+        if prepared.is_err() {
+            return refused(ErrorCode::NotController);
         }
+        tracing::warn!(voter = %asker, ?directory, is_voter, "gives the metadata log to a broker that has none");
     }
     match cluster.quorum.voter_state(asker, wants).await {
         Ok((standing, snapshot)) => to_wire(standing, is_configured, snapshot),
