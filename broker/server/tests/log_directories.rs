@@ -11,11 +11,7 @@ use taffrail_protocol::messages::alter_replica_log_dirs_request::{
 };
 use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
 use taffrail_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
-use taffrail_protocol::messages::produce_request::{
-    PartitionProduceData, ProduceRequest, TopicProduceData,
-};
-use taffrail_protocol::records::RecordBatchBuilder;
-use taffrail_protocol::{ErrorCode, Records, Uuid};
+use taffrail_protocol::{ErrorCode, Uuid};
 use tempfile::TempDir;
 
 /// Batches of eight records of 64 KiB.
@@ -145,27 +141,7 @@ fn create(broker: &Broker, topic: &str, partitions: i32) -> Uuid {
 
 fn produce(broker: &Broker, topic_id: Uuid, index: i32, batches: usize) {
     for _ in 0..batches {
-        let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
-        for _ in 0..RECORDS {
-            batch.push(None, Some(&[b'x'; RECORD]), &[]);
-        }
-        let request = ProduceRequest {
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                topic_id,
-                partition_data: vec![PartitionProduceData {
-                    index,
-                    records: Records::Inline(batch.build()),
-                }],
-                ..TopicProduceData::default()
-            }],
-            ..ProduceRequest::default()
-        };
-        eventually("a leader", || {
-            let answer = ask(broker.clients, &request);
-            (answer.responses[0].partition_responses[0].error_code == 0).then_some(())
-        });
+        broker::produce(broker, topic_id, index, RECORDS as usize, RECORD);
     }
 }
 
