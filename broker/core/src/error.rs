@@ -51,8 +51,10 @@ pub enum ErrorKind {
     InvalidProducerEpoch,
     InvalidTxnState,
     InvalidProducerIdMapping,
+    InvalidTransactionTimeout,
     ConcurrentTransactions,
     TransactionCoordinatorFenced,
+    TransactionalIdAuthorizationFailed,
     OperationNotAttempted,
     KafkaStorageError,
     LogDirNotFound,
@@ -92,8 +94,10 @@ pub enum ErrorKind {
     FencedMemberEpoch,
     UnreleasedInstanceId,
     UnsupportedAssignor,
+    TransactionalIdNotFound,
     StaleMemberEpoch,
     MismatchedEndpointType,
+    TransactionAbortable,
 }
 
 /// A refusal: the kind that becomes a Kafka error code, and a sentence for the person who reads the client's log.

@@ -1,4 +1,4 @@
-//! Every decision of a broker: placement, replication, controller, groups; no I/O and no clock.
+//! Every decision of a broker: placement, replication, controller, groups, transactions; no I/O and no clock.
 //!
 //! Cores are plain values. `handle_*` takes time and an event and says what must be done, `apply` is the only
 //! writer of replicated state and cannot fail, `next_deadline` says when to call again.
@@ -15,3 +15,4 @@ pub mod producer;
 pub mod raft;
 pub mod replica;
 pub mod time;
+pub mod transaction;

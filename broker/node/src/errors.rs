@@ -16,7 +16,8 @@ macro_rules! shared_names {
         InvalidTimestamp UnsupportedVersion TopicAlreadyExists InvalidPartitions InvalidReplicationFactor
         InvalidReplicaAssignment InvalidConfig NotController InvalidRequest UnsupportedForMessageFormat PolicyViolation
         OutOfOrderSequenceNumber DuplicateSequenceNumber InvalidProducerEpoch InvalidTxnState InvalidProducerIdMapping
-        ConcurrentTransactions TransactionCoordinatorFenced OperationNotAttempted KafkaStorageError LogDirNotFound
+        InvalidTransactionTimeout ConcurrentTransactions TransactionCoordinatorFenced
+        TransactionalIdAuthorizationFailed TransactionalIdNotFound TransactionAbortable OperationNotAttempted KafkaStorageError LogDirNotFound
         UnknownProducerId ReassignmentInProgress NonEmptyGroup GroupIdNotFound FetchSessionIdNotFound
         InvalidFetchSessionEpoch TopicDeletionDisabled FencedLeaderEpoch UnknownLeaderEpoch UnsupportedCompressionType
         StaleBrokerEpoch OffsetNotAvailable MemberIdRequired PreferredLeaderNotAvailable GroupMaxSizeReached

@@ -1,0 +1,6 @@
+mod ends;
+mod initialization;
+mod markers;
+mod replay;
+mod time;
+mod world;
