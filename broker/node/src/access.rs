@@ -37,6 +37,8 @@ pub(crate) enum Resource {
     Topic,
     /// The groups that the request names.
     Group,
+    /// The transactional ids that the request names.
+    TransactionalId,
     /// Nothing: anybody may ask, before authentication too.
     Nothing,
 }
@@ -89,6 +91,14 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         ApiKey::OffsetFetch | ApiKey::DescribeGroups => (Resource::Group, Operation::Describe),
         ApiKey::DeleteGroups | ApiKey::OffsetDelete => (Resource::Group, Operation::Delete),
         ApiKey::InitProducerId => (Resource::Cluster, Operation::IdempotentWrite),
+        ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::TxnOffsetCommit => (Resource::TransactionalId, Operation::Write),
+        ApiKey::DescribeTransactions | ApiKey::ListTransactions => {
+            (Resource::TransactionalId, Operation::Describe)
+        }
+        ApiKey::DescribeProducers => (Resource::Topic, Operation::Read),
         ApiKey::DescribeCluster
         | ApiKey::DescribeLogDirs
         | ApiKey::DescribeQuorum
@@ -104,6 +114,7 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::AlterPartitions
         | ApiKey::FetchMetadata
         | ApiKey::AllocateProducerIds
+        | ApiKey::WriteTxnMarkers
         | ApiKey::SetBrokerEndpoints
         | ApiKey::Forward
         | ApiKey::LookForBroker

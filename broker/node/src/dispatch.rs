@@ -116,6 +116,17 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         ApiKey::Produce | ApiKey::Fetch | ApiKey::ApiVersions | ApiKey::PeerHello => {
             Handled::Close(format!("API {:?} was routed wrongly", context.api))
         }
+        ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::WriteTxnMarkers
+        | ApiKey::TxnOffsetCommit
+        | ApiKey::DescribeProducers
+        | ApiKey::DescribeTransactions
+        | ApiKey::ListTransactions => {
+            // Withheld: `is_served` has refused it already.
+            Handled::Close(format!("API {:?} is not served", context.api))
+        }
         ApiKey::Metadata => answer_later(broker, context, body, api::metadata::handle),
         ApiKey::ListOffsets => answer(broker, context, body, api::list_offsets::handle),
         ApiKey::OffsetForLeaderEpoch => {

@@ -21,11 +21,33 @@ pub struct ApiVersionRange {
 /// balances over brokers it would send clients away, so 4 is the last that is served.
 const API_VERSIONS_MAX: i16 = 4;
 
-/// The number of APIs for clients: those below `FIRST_PRIVATE_KEY`, which come first.
+/// Those of transactions: there are messages and no handlers yet. Nobody is told of them, and who asks is not answered.
+const fn is_withheld(api_key: ApiKey) -> bool {
+    matches!(
+        api_key,
+        ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::EndTxn
+            | ApiKey::WriteTxnMarkers
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::DescribeProducers
+            | ApiKey::DescribeTransactions
+            | ApiKey::ListTransactions
+    )
+}
+
+/// Whether an ApiVersions answer lists the API of this position.
+const fn is_advertised(position: usize) -> bool {
+    let api_key = APIS[position].0;
+    (api_key as i16) < FIRST_PRIVATE_KEY && !is_withheld(api_key)
+}
+
+/// The number of APIs for clients.
 const CLIENT_APIS: usize = {
-    let mut count = 0;
-    while count < APIS.len() && (APIS[count].0 as i16) < FIRST_PRIVATE_KEY {
-        count += 1;
+    let (mut count, mut position) = (0, 0);
+    while position < APIS.len() {
+        count += is_advertised(position) as usize;
+        position += 1;
     }
     count
 };
@@ -36,8 +58,12 @@ static ADVERTISED: [ApiVersionRange; CLIENT_APIS] = {
         min_version: 0,
         max_version: 0,
     }; CLIENT_APIS];
-    let mut position = 0;
-    while position < CLIENT_APIS {
+    let (mut count, mut position) = (0, 0);
+    while position < APIS.len() {
+        if !is_advertised(position) {
+            position += 1;
+            continue;
+        }
         let api_key = APIS[position].0;
         let (first, last) = served_range(position);
         // librdkafka up to 2.11.0 compresses only if Produce 0 is offered (KAFKA-18659); it is still refused when used.
@@ -46,11 +72,12 @@ static ADVERTISED: [ApiVersionRange; CLIENT_APIS] = {
         } else {
             first
         };
-        ranges[position] = ApiVersionRange {
+        ranges[count] = ApiVersionRange {
             api_key,
             min_version,
             max_version: last,
         };
+        count += 1;
         position += 1;
     }
     ranges
@@ -58,6 +85,9 @@ static ADVERTISED: [ApiVersionRange; CLIENT_APIS] = {
 
 const fn served_range(position: usize) -> (i16, i16) {
     let (api_key, first, last, _) = APIS[position];
+    if is_withheld(api_key) {
+        return (0, -1);
+    }
     (
         first,
         if matches!(api_key, ApiKey::ApiVersions) {
@@ -185,6 +215,18 @@ mod tests {
                 && ApiKey::Produce.is_served(3)
                 && ApiKey::Produce.is_served(13)
         );
+    }
+
+    #[test]
+    fn what_is_withheld_is_neither_told_nor_answered() {
+        for api_key in [
+            ApiKey::EndTxn,
+            ApiKey::WriteTxnMarkers,
+            ApiKey::ListTransactions,
+        ] {
+            assert!(advertised().iter().all(|range| range.api_key != api_key));
+            assert!((-1..=9).all(|version| !api_key.is_served(version)));
+        }
     }
 
     #[test]

@@ -74,7 +74,8 @@ pub fn decode_group_metadata_value(bytes: &[u8]) -> Result<GroupMetadataValue, D
     decode_versioned(bytes)
 }
 
-fn encode_behind<M: Message>(
+/// A message behind an `i16`: its version, or the type of its record.
+pub(crate) fn encode_behind<M: Message>(
     prefix: i16,
     message: &M,
     version: i16,
@@ -85,7 +86,8 @@ fn encode_behind<M: Message>(
     Ok(w.buf)
 }
 
-fn decode_versioned<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
+/// A message behind its version.
+pub(crate) fn decode_versioned<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     let mut r = Reader::new(bytes);
     let version = r.i16()?;
     let value = M::decode(&mut r, version)?;

@@ -17,6 +17,7 @@ pub mod producer_snapshot;
 pub mod reader;
 mod record_field;
 pub mod records;
+pub mod transaction_records;
 mod uuid;
 pub mod varint;
 pub mod writer;

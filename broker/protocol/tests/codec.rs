@@ -83,6 +83,10 @@ fn kafka_protocol_reads_and_writes_the_same() {
         "ListOffsetsResponse 11",
         "OffsetCommitRequest 10",
         "OffsetFetchRequest 10",
+        "TxnOffsetCommitRequest 6",
+        "TxnOffsetCommitResponse 6",
+        "WriteTxnMarkersRequest 2",
+        "WriteTxnMarkersResponse 2",
     ];
     assert_eq!(
         lagging, expected,
@@ -127,6 +131,26 @@ fn versions_that_the_oracle_lacks_have_the_bytes_of_kafka() {
             "OffsetFetchResponse",
             10,
             "00000000020267020102030405060708090a0b0c0d0e0f100200000001000000000000002a00000003000000000000000000",
+        ),
+        (
+            "TxnOffsetCommitRequest",
+            6,
+            "027402670000000000000007000300000005026d00020102030405060708090a0b0c0d0e0f100200000001000000000000002a000000020278000000",
+        ),
+        (
+            "TxnOffsetCommitResponse",
+            6,
+            "00000000020102030405060708090a0b0c0d0e0f1002000000010019000000",
+        ),
+        (
+            "WriteTxnMarkersRequest",
+            2,
+            "0200000000000000070003010202740300000001000000020000000009020000",
+        ),
+        (
+            "WriteTxnMarkersResponse",
+            2,
+            "0200000000000000070202740200000001002f00000000",
         ),
         (
             "DescribeLogDirsResponse",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use support::definition::Kind;
 use support::{Source, definitions, message_bytes};
-use taffrail_protocol::records::{Compression, compress};
+use taffrail_protocol::records::{Compression, EndTransactionMarker, compress};
 use taffrail_protocol::{metadata_records, producer_snapshot};
 
 fn corpus(target: &str) -> PathBuf {
@@ -48,6 +48,14 @@ fn write_seeds() {
             Kind::Data if name.starts_with("Consumer") => {
                 write("consumer_protocol", name, &versioned)
             }
+            Kind::Data if name == "TransactionLogKey" => write(
+                "transaction_records",
+                name,
+                &[&0i16.to_be_bytes()[..], &bytes].concat(),
+            ),
+            Kind::Data if name == "TransactionLogValue" => {
+                write("transaction_records", name, &versioned)
+            }
             Kind::Data if name.ends_with("Key") => {
                 let record_type = if name.starts_with("Offset") { 1i16 } else { 2 };
                 write(
@@ -86,6 +94,14 @@ fn write_seeds() {
             codec.name(),
             &[&[codec.code() as u8][..], &compress(codec, &text)].concat(),
         );
+    }
+    for commit in [true, false] {
+        let marker = EndTransactionMarker {
+            commit,
+            coordinator_epoch: 7,
+        };
+        let name = if commit { "commit" } else { "abort" };
+        write("transaction_marker", name, &marker.batch(1, 2, 3));
     }
     let entry = producer_snapshot::ProducerSnapshotEntry {
         producer_id: 1,

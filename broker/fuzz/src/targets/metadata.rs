@@ -1,8 +1,11 @@
-//! What brokers read back: metadata records, the metadata log and its snapshots, groups and committed offsets, producers.
+//! What brokers read back: metadata records, the metadata log and its snapshots, groups and committed offsets, producers and
+//! transactions.
 
 use taffrail_node::fuzzing;
-use taffrail_protocol::records::RecordBatchBuilder;
-use taffrail_protocol::{coordinator_records, metadata_records, producer_snapshot};
+use taffrail_protocol::records::{EndTransactionMarker, RecordBatchBuilder};
+use taffrail_protocol::{
+    coordinator_records, metadata_records, producer_snapshot, transaction_records,
+};
 
 use super::{Memory, Target, decoder};
 
@@ -10,6 +13,8 @@ pub(super) const TARGETS: &[Target] = &[
     target("coordinator_records", coordinator_record, Vec::new),
     target("metadata_records", metadata_record, Vec::new),
     target("producer_snapshot", snapshot, Vec::new),
+    target("transaction_records", transaction_record, Vec::new),
+    target("transaction_marker", transaction_marker, Vec::new),
     target(
         "metadata_log",
         fuzzing::metadata_log,
@@ -88,6 +93,30 @@ fn coordinator_record(data: &[u8]) {
     let _ = coordinator_records::decode_offset_commit_value(data);
     let value = || coordinator_records::decode_group_metadata_value(data);
     let _ = decoder(data.len(), value);
+}
+
+/// Keys and values of `__transaction_state`.
+fn transaction_record(data: &[u8]) {
+    let key = decoder(data.len(), || transaction_records::decode_key(data));
+    if let Ok(key) = key {
+        let bytes = transaction_records::encode_key(&key).expect("a key encodes");
+        assert_eq!(bytes, data);
+    }
+    let value = decoder(data.len(), || transaction_records::decode_value(data));
+    if let Ok(value) = value {
+        let bytes = transaction_records::encode_value(&value).expect("a value encodes");
+        assert_eq!(transaction_records::decode_value(&bytes), Ok(value));
+    }
+}
+
+/// The marker of a control batch.
+fn transaction_marker(data: &[u8]) {
+    let marker = decoder(data.len(), || EndTransactionMarker::read(data));
+    if let Ok(Some(marker)) = marker {
+        let bytes = marker.batch(1, 2, 3);
+        let again = EndTransactionMarker::read(&bytes).expect("a marker reads");
+        assert_eq!(again, Some(marker));
+    }
 }
 
 /// A list of metadata records.

@@ -15,6 +15,7 @@ mod batch_header;
 mod batches;
 mod builder;
 mod compression;
+mod end_transaction_marker;
 mod record;
 mod shape;
 
@@ -25,5 +26,6 @@ pub use batch_header::{
 pub use batches::Batches;
 pub use builder::RecordBatchBuilder;
 pub use compression::{Compression, DecompressError, compress, decompress};
+pub use end_transaction_marker::{EndTransactionMarker, MarkerError};
 pub use record::{HeaderIter, Record, RecordError, RecordHeader, RecordIter};
 pub use shape::{RecordsError, RecordsShape, uncompressed_records, validate_records};

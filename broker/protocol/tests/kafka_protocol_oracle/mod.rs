@@ -52,6 +52,10 @@ oracles! {
     OffsetCommitRequest OffsetCommitResponse OffsetDeleteRequest OffsetDeleteResponse OffsetFetchRequest
     OffsetFetchResponse OffsetForLeaderEpochRequest
     OffsetForLeaderEpochResponse ProduceRequest ProduceResponse SyncGroupRequest SyncGroupResponse
+    AddOffsetsToTxnRequest AddOffsetsToTxnResponse AddPartitionsToTxnRequest AddPartitionsToTxnResponse
+    DescribeProducersRequest DescribeProducersResponse DescribeTransactionsRequest DescribeTransactionsResponse
+    EndTxnRequest EndTxnResponse ListTransactionsRequest ListTransactionsResponse TxnOffsetCommitRequest
+    TxnOffsetCommitResponse WriteTxnMarkersRequest WriteTxnMarkersResponse
 }
 
 /// Compares two debug texts: the same field names in the same order, the same numbers and strings, in whatever wrappers.

@@ -303,6 +303,10 @@ all_codecs! {
     OffsetForLeaderEpochResponse PeerHelloRequest PeerHelloResponse ProduceRequest ProduceResponse
     RaftMessagesRequest RaftMessagesResponse RegisterBrokerRequest RegisterBrokerResponse SetBrokerEndpointsRequest
     SetBrokerEndpointsResponse SyncGroupRequest SyncGroupResponse VoterStateRequest VoterStateResponse
+    AddOffsetsToTxnRequest AddOffsetsToTxnResponse AddPartitionsToTxnRequest AddPartitionsToTxnResponse
+    DescribeProducersRequest DescribeProducersResponse DescribeTransactionsRequest DescribeTransactionsResponse
+    EndTxnRequest EndTxnResponse ListTransactionsRequest ListTransactionsResponse TxnOffsetCommitRequest
+    TxnOffsetCommitResponse WriteTxnMarkersRequest WriteTxnMarkersResponse TransactionLogKey TransactionLogValue
     GroupMetadataKey GroupMetadataValue OffsetCommitKey OffsetCommitValue
     RegisterBrokerRecord UnregisterBrokerRecord BrokerStateRecord BrokerEndpointsRecord TopicRecord RemoveTopicRecord
     PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord VoterRecord NoOpRecord
