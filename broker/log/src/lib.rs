@@ -20,6 +20,7 @@ mod open_files;
 mod real_disk;
 mod room;
 mod segment;
+mod transaction_index;
 pub mod validate;
 pub mod verify;
 
@@ -40,3 +41,4 @@ pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};
 pub use room::{Reserve, RoomChange, RoomFor};
 pub use taffrail_protocol::records::TimestampType;
+pub use transaction_index::AbortedTransaction;

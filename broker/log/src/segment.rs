@@ -43,6 +43,11 @@ pub(crate) struct Segment<F> {
     pub(crate) handle: Arc<Handle<F>>,
     pub(crate) offset_index: Index<OffsetEntry>,
     pub(crate) time_index: Index<TimeEntry>,
+    /// Aborted transactions in its transaction index, how many of them are durable, and bytes behind them of an entry that a
+    /// kill cut off.
+    pub(crate) aborted: u64,
+    pub(crate) aborted_synced: u64,
+    pub(crate) aborted_torn: u64,
     /// Bytes appended since the last index entry.
     pub(crate) bytes_since_entry: u64,
     /// Max timestamp of the first batch, from which the segment's age counts; unknown until asked for.
@@ -99,6 +104,9 @@ impl<F: DiskFile> Segment<F> {
             handle: Handle::closed(),
             offset_index: Index::empty(),
             time_index: Index::empty(),
+            aborted: 0,
+            aborted_synced: 0,
+            aborted_torn: 0,
             bytes_since_entry: 0,
             first_timestamp: None,
             largest: Some(LargestTimestamp {

@@ -191,6 +191,7 @@ impl<D: Disk> Log<D> {
         self.check_writable()?;
         let sealed = self.seal_active();
         self.poison_on_failure(sealed)?;
+        self.sync_aborted()?;
         self.remove_spare();
         // Whatever is pending, also where no record is: the next start trusts every name and length.
         let pending = self.segments.iter().any(Segment::is_unsynced)

@@ -4,6 +4,7 @@
 //! Invariant: log start offset <= log end offset, recovery point <= log end offset, and there is always an active
 //! segment, the last one, whose content ends at the log end offset.
 
+mod aborted;
 mod append;
 mod batches;
 mod check;

@@ -23,6 +23,7 @@ use crate::segment::{
     INDEX_SUFFIX, LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP, Segment, TIME_INDEX_SUFFIX,
     parse_file_name,
 };
+use crate::transaction_index::TRANSACTION_INDEX_SUFFIX;
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
@@ -138,6 +139,9 @@ impl<D: Disk> Log<D> {
             // One that was never used is closed without an fsync, so neither its names nor its topic id need be durable.
             log.names_changed += 1;
             log.identity_synced = false;
+        }
+        if !recovered.clean {
+            log.settle_aborted()?;
         }
         log.settle(now_ms)?;
         Ok((log, recovered))
@@ -285,7 +289,17 @@ fn segments_of<F: crate::disk::DiskFile>(entries: &[DirEntry], now_ms: i64) -> V
         .map(|(base_offset, size)| {
             let index = length(crate::segment::file_name(base_offset, INDEX_SUFFIX));
             let time_index = length(crate::segment::file_name(base_offset, TIME_INDEX_SUFFIX));
-            Segment::on_disk(base_offset, size, index, time_index, now_ms)
+            let aborted = length(crate::segment::file_name(
+                base_offset,
+                TRANSACTION_INDEX_SUFFIX,
+            ));
+            let entry_bytes = crate::transaction_index::ENTRY_BYTES as u64;
+            Segment {
+                aborted: aborted / entry_bytes,
+                aborted_synced: aborted / entry_bytes,
+                aborted_torn: aborted % entry_bytes,
+                ..Segment::on_disk(base_offset, size, index, time_index, now_ms)
+            }
         })
         .collect()
 }

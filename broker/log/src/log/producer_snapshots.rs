@@ -14,9 +14,10 @@ const KEPT: usize = 2;
 
 impl<D: Disk> Log<D> {
     /// Writes the producer state as of `offset` (all records below it are counted in), durably, and drops all but the
-    /// newest two snapshots.
+    /// newest two snapshots. What was aborted below it is durable first, for nobody will look for it there again.
     pub fn write_producer_snapshot(&mut self, offset: i64, state: &[u8]) -> Result<(), LogError> {
         self.check_writable()?;
+        self.sync_aborted()?;
         let name = file_name(offset, SUFFIX);
         let result = replace(self.directory.disk(), &self.path, &name, state)
             .map_err(|error| LogError::io("write", &self.path.join(&name), error));
@@ -32,6 +33,7 @@ impl<D: Disk> Log<D> {
         state: &[u8],
     ) -> Result<(), LogError> {
         self.check_writable()?;
+        self.sync_aborted()?;
         let path = self.path.join(file_name(offset, SUFFIX));
         let disk = self.directory.disk();
         let result = remove_if_present(disk, &path)

@@ -11,6 +11,7 @@ use crate::open_files::Handle;
 use crate::segment::{
     INDEX_SUFFIX, LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP, Segment, TIME_INDEX_SUFFIX, file_name,
 };
+use crate::transaction_index::TRANSACTION_INDEX_SUFFIX;
 
 pub(super) const DELETED_SUFFIX: &str = ".deleted";
 pub(super) const SPARE_SUFFIX: &str = ".spare";
@@ -212,7 +213,12 @@ impl<D: Disk> Log<D> {
             && !segment.read_lately
             && now_ms.saturating_sub(segment.last_read_ms) >= UNREAD_MS_MIN
             && !segment.handle.has_readers();
-        for suffix in [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+        for suffix in [
+            LOG_SUFFIX,
+            INDEX_SUFFIX,
+            TIME_INDEX_SUFFIX,
+            TRANSACTION_INDEX_SUFFIX,
+        ] {
             let from = self.place().path(segment.base_offset, suffix);
             let spare = may_recycle && suffix == LOG_SUFFIX;
             let to = if spare {
@@ -275,7 +281,12 @@ impl<D: Disk> Log<D> {
 
     /// Removes a segment's files at once, in an order that leaves no index without its log.
     pub(super) fn remove_segment_files(&self, base_offset: i64) -> Result<(), LogError> {
-        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX] {
+        for suffix in [
+            INDEX_SUFFIX,
+            TIME_INDEX_SUFFIX,
+            TRANSACTION_INDEX_SUFFIX,
+            LOG_SUFFIX,
+        ] {
             let path = self.place().path(base_offset, suffix);
             match self.directory.disk().remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -101,6 +101,7 @@ impl<D: Disk> Log<D> {
         self.drop_segments_durably(index + 1)?;
         self.window = None;
         if let Some(cut) = cut {
+            self.cut_aborted(index, cut.header.base_offset)?;
             self.cut_segment(index, &cut)?;
         }
         match self.load_active_end() {
