@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use taffrail_core::config::BrokerConfig;
 use taffrail_core::ids::ProducerId;
-use taffrail_core::producer::{Producers, Settings, SnapshotEntry, Truncation};
+use taffrail_core::producer::{Batch, Producers, Settings, SnapshotEntry, Truncation};
 use taffrail_core::time::Instant;
-use taffrail_log::{Disk, Log};
+use taffrail_log::{AbortedTransaction, Disk, LocatedBatch, Log, LogError};
 use taffrail_protocol::producer_snapshot::{self, ProducerSnapshotEntry};
 
 use crate::partition::producer_batch;
@@ -28,20 +28,67 @@ pub(crate) fn settings(config: &BrokerConfig) -> Settings {
 /// The producers as the log has them.
 pub(crate) fn load<D: Disk>(log: &mut Log<D>, settings: Settings, now: Instant) -> Producers {
     let (mut producers, from) = newest(log, settings, now);
+    let mut aborted = Vec::new();
     for batch in log.batches(from) {
-        match batch {
-            Ok(batch) => {
-                if let Some(producer) = producer_batch(&batch.header) {
-                    producers.handle_append(now, &producer, batch.header.base_offset);
-                }
+        match batch.map_err(|error| error.to_string()).and_then(read) {
+            Ok((Some(batch), base_offset)) => {
+                aborted.extend(note_in(&mut producers, now, &batch, base_offset));
             }
+            Ok((None, _)) => {}
             Err(error) => {
                 tracing::warn!(log = ?log, %error, "producers could not be read back to the end of the log");
                 break;
             }
         }
     }
+    for aborted in aborted {
+        if let Err(error) = log.note_aborted(aborted) {
+            tracing::warn!(log = ?log, %error, "an aborted transaction could not be noted again");
+            break;
+        }
+    }
     producers
+}
+
+/// A batch with its offset; of a control batch, what is in it.
+fn read<F: taffrail_log::DiskFile>(batch: LocatedBatch<F>) -> Result<(Option<Batch>, i64), String> {
+    let LocatedBatch { header, range } = batch;
+    let mut bytes = Vec::new();
+    if header.attributes.is_control() {
+        range
+            .read_into(&mut bytes)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok((producer_batch(&header, &bytes), header.base_offset))
+}
+
+/// Takes note of a batch that is in the log, and puts a transaction that was aborted with it into the log's index.
+pub(crate) fn note<D: Disk>(
+    log: &mut Log<D>,
+    producers: &mut Producers,
+    now: Instant,
+    batch: &Batch,
+    base_offset: i64,
+) -> Result<(), LogError> {
+    match note_in(producers, now, batch, base_offset) {
+        Some(aborted) => log.note_aborted(aborted),
+        None => Ok(()),
+    }
+}
+
+fn note_in(
+    producers: &mut Producers,
+    now: Instant,
+    batch: &Batch,
+    base_offset: i64,
+) -> Option<AbortedTransaction> {
+    let ended = producers.handle_append(now, batch, base_offset)?;
+    ended.aborted.then_some(AbortedTransaction {
+        producer_id: ended.producer_id.0,
+        first_offset: ended.first_offset,
+        last_offset: ended.last_offset,
+        last_stable_offset: ended.last_stable_offset,
+    })
 }
 
 /// Writes a snapshot of what lies below `offset`, also one that says that there are no producers: without it the next start
@@ -102,7 +149,7 @@ fn newest<D: Disk>(log: &mut Log<D>, settings: Settings, now: Instant) -> (Produ
         match decoded {
             Ok(entries) => {
                 let entries = entries.iter().map(from_bytes);
-                return (Producers::restore(settings, now, entries), offset);
+                return (Producers::restore(settings, now, offset, entries), offset);
             }
             Err(error) => {
                 tracing::warn!(log = ?log, offset, error, "a producer snapshot cannot be read and is left out");

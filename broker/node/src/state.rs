@@ -332,8 +332,7 @@ fn local_replica(numbers: ReplicaNumbers, moving: Option<CopyNumbers>) -> LocalR
         role: numbers.role,
         log_start_offset: numbers.log_start_offset,
         low_watermark: numbers.low_watermark,
-        // Without transactions every committed record is stable.
-        last_stable_offset: numbers.high_watermark,
+        last_stable_offset: numbers.last_stable_offset,
         high_watermark: numbers.high_watermark,
         log_end_offset: numbers.log_end_offset,
         size: numbers.size,
@@ -441,7 +440,7 @@ pub(crate) fn refresh_metrics<E: Env>(broker: &Arc<Broker<E>>) {
             };
             set("log_start", numbers.log_start_offset);
             set("high_watermark", numbers.high_watermark);
-            set("last_stable", numbers.high_watermark);
+            set("last_stable", numbers.last_stable_offset);
             set("log_end", numbers.log_end_offset);
             if let Some(low_watermark) = numbers.low_watermark {
                 set("low_watermark", low_watermark);

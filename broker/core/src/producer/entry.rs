@@ -1,4 +1,4 @@
-//! One producer in one partition: its epoch and its last batches.
+//! One producer in one partition: its epoch, its last batches, and since when it has a transaction open.
 
 use crate::error::ErrorKind;
 use crate::ids::ProducerId;
@@ -15,17 +15,54 @@ pub struct Batch {
     pub producer_id: ProducerId,
     /// The producer's epoch, zero or more.
     pub producer_epoch: i16,
-    /// Sequence number of the first record; −1 in a control batch.
+    /// Sequence number of the first record; −1 in a marker.
     pub base_sequence: i32,
     /// Offset of the last record relative to the first: records − 1 unless compacted.
     pub last_offset_delta: i32,
     /// Largest record timestamp, in milliseconds since 1970 (kept to be answered to a duplicate).
     pub max_timestamp: i64,
-    /// A transaction marker: carries an epoch but no sequence.
-    pub control: bool,
+    /// What the batch is to transactions.
+    pub kind: BatchKind,
+}
+
+/// What a batch is to the transactions of its producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    /// Records outside of any.
+    Plain,
+    /// Records of one.
+    Transactional,
+    /// The end of one: carries an epoch but no sequence.
+    Marker(Marker),
+}
+
+/// What ends a transaction in a partition (Kafka's `EndTransactionMarker`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// Commit or abort.
+    pub commit: bool,
+    /// Leader epoch of the transaction coordinator's partition.
+    pub coordinator_epoch: i32,
+}
+
+/// What a batch did to its producer's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TransactionChange {
+    None,
+    /// It is the first one.
+    Begun,
+    /// It is the end of the one that began at this offset.
+    Ended {
+        first_offset: i64,
+    },
 }
 
 impl Batch {
+    /// Whether it is a marker, which has no sequence.
+    pub fn is_marker(&self) -> bool {
+        matches!(self.kind, BatchKind::Marker(_))
+    }
+
     /// Sequence number of the last record.
     pub fn last_sequence(&self) -> i32 {
         last_sequence(self.base_sequence, self.last_offset_delta)
@@ -71,6 +108,8 @@ pub(super) struct Entry {
     /// Largest timestamp of the last batch or marker; for snapshots.
     pub(super) last_timestamp: i64,
     pub(super) coordinator_epoch: i32,
+    /// First offset of the transaction that is open here.
+    pub(super) transaction_since: Option<i64>,
 }
 
 impl Entry {
@@ -83,7 +122,13 @@ impl Entry {
             last_activity: now,
             last_timestamp: -1,
             coordinator_epoch: -1,
+            transaction_since: None,
         }
+    }
+
+    /// Whether a batch of this epoch goes on with the transaction that is open here.
+    pub(super) fn has_open_transaction(&self, epoch: i16) -> bool {
+        self.transaction_since.is_some() && epoch == self.epoch
     }
 
     pub(super) fn batches(&self) -> &[KeptBatch] {
@@ -105,12 +150,12 @@ impl Entry {
         })
     }
 
-    /// Whether the batch may follow. Epoch first, then sequence (Kafka's `ProducerAppendInfo`).
+    /// Whether the batch may follow. Epoch first, then sequence, then the transaction (Kafka's `ProducerAppendInfo`).
     pub(super) fn check(&self, batch: &Batch) -> Result<(), ErrorKind> {
         if batch.producer_epoch < self.epoch {
             return Err(ErrorKind::InvalidProducerEpoch);
         }
-        if batch.control || self.epoch < 0 {
+        if batch.is_marker() || self.epoch < 0 {
             return Ok(());
         }
         let expected = match self.last() {
@@ -120,15 +165,22 @@ impl Entry {
             // A new epoch begins at 0, and so does one that only a marker told of.
             Some(_) | None => 0,
         };
-        if batch.base_sequence == expected {
-            Ok(())
-        } else {
-            Err(ErrorKind::OutOfOrderSequenceNumber)
+        if batch.base_sequence != expected {
+            return Err(ErrorKind::OutOfOrderSequenceNumber);
         }
+        if batch.kind == BatchKind::Plain && self.transaction_since.is_some() {
+            return Err(ErrorKind::InvalidTxnState);
+        }
+        Ok(())
     }
 
     /// Remembers a batch that is in the log.
-    pub(super) fn push(&mut self, now: Instant, batch: &Batch, base_offset: i64) {
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        batch: &Batch,
+        base_offset: i64,
+    ) -> TransactionChange {
         if batch.producer_epoch != self.epoch {
             self.forgot |= self.len > 0;
             self.epoch = batch.producer_epoch;
@@ -136,8 +188,12 @@ impl Entry {
         }
         self.last_activity = now;
         self.last_timestamp = batch.max_timestamp;
-        if batch.control {
-            return;
+        if let BatchKind::Marker(marker) = batch.kind {
+            self.coordinator_epoch = marker.coordinator_epoch;
+            return match self.transaction_since.take() {
+                Some(first_offset) => TransactionChange::Ended { first_offset },
+                None => TransactionChange::None,
+            };
         }
         let kept = KeptBatch {
             first_sequence: batch.base_sequence,
@@ -147,6 +203,11 @@ impl Entry {
             max_timestamp: batch.max_timestamp,
         };
         self.keep(kept);
+        if batch.kind == BatchKind::Transactional && self.transaction_since.is_none() {
+            self.transaction_since = Some(base_offset);
+            return TransactionChange::Begun;
+        }
+        TransactionChange::None
     }
 
     pub(super) fn keep(&mut self, kept: KeptBatch) {

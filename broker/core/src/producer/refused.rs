@@ -44,7 +44,7 @@ pub(super) struct Refused {
 impl Refused {
     /// A batch was refused.
     pub(super) fn note(&mut self, now: Instant, batch: &Batch, error: ErrorKind) {
-        if batch.control {
+        if batch.is_marker() {
             return;
         }
         let earlier = self.first.get(&batch.producer_id).filter(|refusal| {
@@ -74,7 +74,7 @@ impl Refused {
     pub(super) fn behind(&self, now: Instant, batch: &Batch) -> Option<ErrorKind> {
         let refusal = self.first.get(&batch.producer_id)?;
         let holds = refusal.epoch == batch.producer_epoch
-            && !batch.control
+            && !batch.is_marker()
             && !refusal.is_over(now)
             && follows(refusal.base_sequence, batch.base_sequence);
         holds.then_some(refusal.error)

@@ -7,8 +7,10 @@ use crate::error::ErrorKind;
 use crate::ids::ProducerId;
 use crate::time::Instant;
 
-use super::entry::{Batch, Entry, KeptBatch, last_sequence};
+use super::entry::{Batch, BatchKind, Entry, KeptBatch, TransactionChange, last_sequence};
 use super::refused::Refused;
+use super::transactions::{EndedTransaction, Transactions};
+use super::verification::{VerificationGuard, Verifications};
 
 /// Part of the producers that are dropped at once when there are too many, so that finding them costs little per
 /// append: a sweep of all for each eighth.
@@ -21,7 +23,7 @@ pub struct Settings {
     pub expiration: Duration,
     /// How often to look for them (`producer.id.expiration.check.interval.ms`).
     pub expiration_interval: Duration,
-    /// How many producers are remembered at most; the longest silent are forgotten first.
+    /// How many producers are remembered at most; the longest silent are forgotten first, but none with an open transaction.
     pub producers_max: usize,
 }
 
@@ -43,6 +45,9 @@ pub enum Admission {
     Append,
     /// It is in the log already: answer success with the offsets and time of then, append nothing.
     Duplicate(KeptBatch),
+    /// It would begin a transaction here: call [`Producers::handle_unverified`], ask the transaction's coordinator, and then
+    /// check again with the guard.
+    Verify,
 }
 
 /// What a partition knows of a producer, for whoever has to explain a refusal.
@@ -61,8 +66,8 @@ pub struct Known<'a> {
 pub enum Truncation {
     /// It did.
     Complete,
-    /// A producer lost all its kept batches and had earlier ones. It is forgotten, so that any sequence of it is
-    /// accepted, until the caller rebuilds the state from a snapshot and the log.
+    /// A producer lost all its kept batches and had earlier ones, or a beginning or an end of a transaction went. Nothing here
+    /// may be used until the caller has rebuilt the state from a snapshot and the log.
     Incomplete,
 }
 
@@ -100,11 +105,15 @@ pub struct SnapshotEntry {
 /// | known | higher epoch, first sequence 0 | append; the five are forgotten |
 /// | known | any other | OUT_OF_ORDER_SEQUENCE_NUMBER |
 /// | any | behind one of the same epoch that was refused for a reason that passes, and has not come again | the error of that one (see `refused.rs`) |
+/// | transaction open | plain, the next one | INVALID_TXN_STATE |
+/// | no transaction open in this epoch | transactional, the next one | verify (see `verification.rs`) |
 #[derive(Clone, Debug)]
 pub struct Producers {
     settings: Settings,
     entries: BTreeMap<ProducerId, Entry>,
     refused: Refused,
+    transactions: Transactions,
+    verifications: Verifications,
     expire_at: Instant,
 }
 
@@ -115,15 +124,18 @@ impl Producers {
             settings,
             entries: BTreeMap::new(),
             refused: Refused::default(),
+            transactions: Transactions::default(),
+            verifications: Verifications::default(),
             expire_at: now + settings.expiration_interval,
         }
     }
 
-    /// Starts from a snapshot; the batches above its offset follow by [`Producers::handle_append`]. A monotonic clock
-    /// does not span a restart, so every producer counts as active now.
+    /// Starts from a snapshot of what lies below `end_offset`; the batches above it follow by [`Producers::handle_append`]. A
+    /// monotonic clock does not span a restart, so every producer counts as active now.
     pub fn restore(
         settings: Settings,
         now: Instant,
+        end_offset: i64,
         snapshot: impl IntoIterator<Item = SnapshotEntry>,
     ) -> Producers {
         let mut producers = Producers::new(settings, now);
@@ -141,6 +153,15 @@ impl Producers {
                     max_timestamp: kept.timestamp,
                 });
             }
+            if kept.coordinator_epoch >= 0 {
+                // It does not say where the marker was.
+                producers.transactions.note_change(end_offset - 1);
+            }
+            if kept.current_txn_first_offset >= 0 {
+                let first_offset = kept.current_txn_first_offset;
+                entry.transaction_since = Some(first_offset);
+                producers.transactions.begin(first_offset, kept.producer_id);
+            }
             producers.insert(kept.producer_id, entry);
         }
         producers
@@ -151,16 +172,18 @@ impl Producers {
         self.settings
     }
 
-    /// Judges a batch from a client; changes nothing. `log_end_offset` tells whether the partition ever held a record.
+    /// Judges a batch from a client; changes nothing. `log_end_offset` tells whether the partition ever held a record,
+    /// `verified` that the coordinator knows of the transaction.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidProducerEpoch`] or [`ErrorKind::OutOfOrderSequenceNumber`], or what a batch before it was refused
-    /// for, by the table above.
+    /// [`ErrorKind::InvalidProducerEpoch`], [`ErrorKind::OutOfOrderSequenceNumber`] or [`ErrorKind::InvalidTxnState`], or what a
+    /// batch before it was refused for, by the table above.
     pub fn check(
         &self,
         now: Instant,
         batch: &Batch,
         log_end_offset: i64,
+        verified: Option<VerificationGuard>,
     ) -> Result<Admission, ErrorKind> {
         #[cfg(feature = "mutants")]
         if taffrail_mutants::is_planted(taffrail_mutants::Mutant::DropDuplicateDetection) {
@@ -172,7 +195,7 @@ impl Producers {
         }
         let judged = match entry {
             Some(entry) => entry.check(batch),
-            None if log_end_offset == 0 && !batch.control && batch.base_sequence != 0 => {
+            None if log_end_offset == 0 && !batch.is_marker() && batch.base_sequence != 0 => {
                 Err(ErrorKind::OutOfOrderSequenceNumber)
             }
             None => Ok(()),
@@ -182,7 +205,24 @@ impl Producers {
         {
             return Err(error);
         }
-        judged.map(|()| Admission::Append)
+        judged?;
+        let goes_on = entry.is_some_and(|entry| entry.has_open_transaction(batch.producer_epoch));
+        if batch.kind != BatchKind::Transactional || goes_on {
+            return Ok(Admission::Append);
+        }
+        self.verifications.judge(batch, entry.is_some(), verified)
+    }
+
+    /// The coordinator is about to be asked of a batch that would begin a transaction; `raises_epoch` says that its client
+    /// has an epoch for each (transaction version 2). The guard is good until the transaction begins or ends here. None if too
+    /// many are waited for: the client is to come again.
+    pub fn handle_unverified(
+        &mut self,
+        now: Instant,
+        batch: &Batch,
+        raises_epoch: bool,
+    ) -> Option<VerificationGuard> {
+        self.verifications.begin(now, batch, raises_epoch)
     }
 
     /// A batch was refused for a reason that passes, and not for its sequence: what the client had sent behind it is refused
@@ -197,10 +237,19 @@ impl Producers {
     }
 
     /// Takes note of a batch that is in the log, of whatever origin. A replica that was told other things before
-    /// believes the log: one that comes from a leader is never refused.
-    pub fn handle_append(&mut self, now: Instant, batch: &Batch, base_offset: i64) {
+    /// believes the log: one that comes from a leader is never refused. An aborted transaction that ended with it belongs into
+    /// the log's index.
+    pub fn handle_append(
+        &mut self,
+        now: Instant,
+        batch: &Batch,
+        base_offset: i64,
+    ) -> Option<EndedTransaction> {
         self.refused.settle(batch);
-        match self.entries.get_mut(&batch.producer_id) {
+        if batch.kind != BatchKind::Plain {
+            self.verifications.settle(batch.producer_id);
+        }
+        let change = match self.entries.get_mut(&batch.producer_id) {
             Some(entry) => {
                 if let Err(refusal) = entry.check(batch) {
                     tracing::debug!(
@@ -212,21 +261,43 @@ impl Producers {
                         "the log holds a batch that would not be accepted now"
                     );
                 }
-                entry.push(now, batch, base_offset);
+                entry.push(now, batch, base_offset)
             }
             None => {
                 let mut entry = Entry::new(batch.producer_epoch, now);
                 entry.forgot = batch.base_sequence > 0;
-                entry.push(now, batch, base_offset);
+                let change = entry.push(now, batch, base_offset);
                 self.insert(batch.producer_id, entry);
+                change
             }
+        };
+        match (change, batch.kind) {
+            (TransactionChange::Begun, _) => {
+                self.transactions.begin(base_offset, batch.producer_id);
+                None
+            }
+            (TransactionChange::Ended { first_offset }, BatchKind::Marker(marker)) => {
+                let last_stable_offset = self.transactions.end(first_offset, base_offset);
+                Some(EndedTransaction {
+                    producer_id: batch.producer_id,
+                    first_offset,
+                    last_offset: base_offset,
+                    aborted: !marker.commit,
+                    last_stable_offset,
+                })
+            }
+            (TransactionChange::None | TransactionChange::Ended { .. }, _) => None,
         }
     }
 
     /// The log was cut to `end_offset` (exclusive): batches that reach beyond it are forgotten.
     #[must_use]
     pub fn handle_truncated(&mut self, end_offset: i64) -> Truncation {
-        let mut outcome = Truncation::Complete;
+        let mut outcome = if self.transactions.changed_from(end_offset) {
+            Truncation::Incomplete
+        } else {
+            Truncation::Complete
+        };
         self.entries.retain(|_, entry| {
             if !entry.truncate(end_offset) || entry.last().is_some() {
                 return true;
@@ -243,11 +314,31 @@ impl Producers {
     pub fn handle_restarted(&mut self) {
         self.entries.clear();
         self.refused.clear();
+        self.transactions = Transactions::default();
+        self.verifications.clear();
+    }
+
+    /// The high watermark moved up to `high_watermark` (exclusive): transactions whose marker is below it are over.
+    pub fn handle_high_watermark(&mut self, high_watermark: i64) {
+        self.transactions.handle_high_watermark(high_watermark);
+    }
+
+    /// The first offset (exclusive end) that read_committed may not see yet: the first of a transaction that is open, or
+    /// whose marker is not below the high watermark, and that high watermark itself.
+    pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
+        let unstable = self.transactions.first_unstable_offset(high_watermark);
+        unstable.map_or(high_watermark, |unstable| unstable.min(high_watermark))
+    }
+
+    /// Since when one producer has a transaction open here.
+    pub fn transaction_since(&self, producer_id: ProducerId) -> Option<i64> {
+        self.entries.get(&producer_id)?.transaction_since
     }
 
     /// When to call [`Producers::handle_timeout`]; `None` = there is nothing to expire.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let expires = !self.entries.is_empty() || !self.refused.is_empty();
+        let expires =
+            !self.entries.is_empty() || !self.refused.is_empty() || !self.verifications.is_empty();
         expires.then_some(self.expire_at)
     }
 
@@ -258,9 +349,12 @@ impl Producers {
         }
         self.expire_at = now + self.settings.expiration_interval;
         let expiration = self.settings.expiration;
-        self.entries
-            .retain(|_, entry| now.saturating_since(entry.last_activity) < expiration);
+        self.entries.retain(|_, entry| {
+            entry.transaction_since.is_some()
+                || now.saturating_since(entry.last_activity) < expiration
+        });
         self.refused.expire(now);
+        self.verifications.expire(now, expiration);
     }
 
     /// All producers in the order of their ids, for a snapshot.
@@ -277,7 +371,7 @@ impl Producers {
                 }),
                 timestamp: entry.last_timestamp,
                 coordinator_epoch: entry.coordinator_epoch,
-                current_txn_first_offset: -1,
+                current_txn_first_offset: entry.transaction_since.unwrap_or(-1),
             }
         })
     }
@@ -306,6 +400,10 @@ impl Producers {
         self.entries.is_empty()
     }
 
+    pub(super) fn entry(&self, producer_id: ProducerId) -> Option<&Entry> {
+        self.entries.get(&producer_id)
+    }
+
     fn insert(&mut self, producer_id: ProducerId, entry: Entry) {
         if self.entries.len() >= self.settings.producers_max.max(1) {
             self.evict();
@@ -313,13 +411,18 @@ impl Producers {
         self.entries.insert(producer_id, entry);
     }
 
+    /// Open transactions stay, however many: their coordinators bound them.
     fn evict(&mut self) {
         let mut by_activity: Vec<(Instant, ProducerId)> = self
             .entries
             .iter()
+            .filter(|(_, entry)| entry.transaction_since.is_none())
             .map(|(id, entry)| (entry.last_activity, *id))
             .collect();
         let evicted = (by_activity.len() / EVICTED_PART).max(1);
+        if by_activity.is_empty() {
+            return;
+        }
         by_activity.select_nth_unstable(evicted - 1);
         for (_, producer_id) in &by_activity[..evicted] {
             self.entries.remove(producer_id);

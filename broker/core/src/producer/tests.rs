@@ -1,3 +1,5 @@
+mod transactions;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,13 +17,16 @@ fn batch(producer_epoch: i16, base_sequence: i32, records: i32) -> Batch {
         base_sequence,
         last_offset_delta: records - 1,
         max_timestamp: 1000,
-        control: false,
+        kind: BatchKind::Plain,
     }
 }
 
 fn marker(producer_epoch: i16) -> Batch {
     Batch {
-        control: true,
+        kind: BatchKind::Marker(Marker {
+            commit: true,
+            coordinator_epoch: 0,
+        }),
         ..batch(producer_epoch, -1, 1)
     }
 }
@@ -35,10 +40,11 @@ fn check(history: &[Batch], next: Batch, expected: Result<Option<i64>, ErrorKind
         log_end_offset += i64::from(batch.last_offset_delta) + 1;
     }
     let found = producers
-        .check(Instant::ZERO, &next, log_end_offset)
+        .check(Instant::ZERO, &next, log_end_offset, None)
         .map(|admission| match admission {
             Admission::Append => None,
             Admission::Duplicate(kept) => Some(kept.base_offset),
+            Admission::Verify => panic!("no transactions here"),
         });
     assert_eq!(found, expected, "after {history:?}, {next:?}");
 }
@@ -99,7 +105,7 @@ fn followers_take_what_the_leader_took() {
         producers.handle_append(Instant::ZERO, batch, offset as i64);
     }
     assert_eq!(
-        producers.check(Instant::ZERO, &batch(2, 6, 1), 3),
+        producers.check(Instant::ZERO, &batch(2, 6, 1), 3, None),
         Ok(Admission::Append)
     );
 }
@@ -120,7 +126,12 @@ fn check_behind(
         producers.handle_refused(Instant::ZERO, refused, ErrorKind::NotEnoughReplicas);
     }
     // Other producers' records are there: an unknown one may begin anywhere.
-    let found = producers.check(Instant::from_millis(after_ms), &next, i64::from(in_log) + 1);
+    let found = producers.check(
+        Instant::from_millis(after_ms),
+        &next,
+        i64::from(in_log) + 1,
+        None,
+    );
     assert_eq!(found, expected, "{refused:?}, then {next:?}");
 }
 
@@ -164,7 +175,7 @@ fn what_was_sent_behind_a_refused_batch_is_refused_for_the_same_reason() {
 #[test]
 fn a_refused_batch_that_came_again_refuses_nothing() {
     let mut producers = Producers::new(Settings::default(), Instant::ZERO);
-    let check = |producers: &Producers, next: Batch| producers.check(Instant::ZERO, &next, 9);
+    let check = |producers: &Producers, next: Batch| producers.check(Instant::ZERO, &next, 9, None);
     producers.handle_append(Instant::ZERO, &batch(0, 0, 1), 0);
     producers.handle_refused(Instant::ZERO, &batch(0, 1, 1), ErrorKind::NotEnoughReplicas);
     assert_eq!(
@@ -197,7 +208,8 @@ fn refused_producers_are_bounded() {
     for id in 0..5000 {
         producers.handle_refused(Instant::ZERO, &of(id, 0), ErrorKind::NotEnoughReplicas);
     }
-    let refused = |producers: &Producers, now, id| producers.check(now, &of(id, 1), 9).is_err();
+    let refused =
+        |producers: &Producers, now, id| producers.check(now, &of(id, 1), 9, None).is_err();
     assert!(refused(&producers, Instant::ZERO, 0) && !refused(&producers, Instant::ZERO, 4999));
     let later = Instant::from_millis(60_000);
     producers.handle_refused(later, &of(4999, 0), ErrorKind::NotEnoughReplicas);
@@ -357,9 +369,10 @@ proptest! {
                 Step::Produce { id, epoch, base_sequence, records } => {
                     let batch = Batch { producer_id: ProducerId(id), ..batch(epoch, base_sequence, records) };
                     let kept = known.get(&id).copied().unwrap_or(0);
-                    let found = producers.check(Instant::ZERO, &batch, end).map(|admission| match admission {
+                    let found = producers.check(Instant::ZERO, &batch, end, None).map(|admission| match admission {
                         Admission::Append => None,
                         Admission::Duplicate(kept) => Some(kept.base_offset),
+                        Admission::Verify => panic!("no transactions here"),
                     });
                     prop_assert_eq!(found, judge(&log, kept, &batch, end));
                     if found == Ok(None) {
@@ -384,7 +397,7 @@ proptest! {
                 }
                 Step::SnapshotRestore => {
                     let snapshot: Vec<SnapshotEntry> = producers.snapshot().collect();
-                    producers = Producers::restore(Settings::default(), Instant::ZERO, snapshot);
+                    producers = Producers::restore(Settings::default(), Instant::ZERO, end, snapshot);
                 }
             }
             known = (0..3).map(|id| (id, producers.batches(ProducerId(id)).len())).collect();

@@ -25,7 +25,7 @@ use crate::connection::ListenerKind;
 use crate::dispatch::{self, RequestContext};
 use crate::env::Env;
 use crate::errors::code_of;
-use crate::partition::{Fetcher, Nearby, Partition, ReadRequest, ReadResult};
+use crate::partition::{Fetcher, Isolation, Nearby, Partition, ReadRequest, ReadResult};
 use crate::replication::Waiter;
 use crate::response::Handled;
 
@@ -111,7 +111,7 @@ fn begin<E: Env>(
     };
     let rack_aware = broker.config.replica_selector == Some(ReplicaSelector::RackAware)
         && context.version >= READ_REPLICA_VERSION
-        && fetcher == Fetcher::Consumer;
+        && matches!(fetcher, Fetcher::Consumer(_));
     let mut fetch = Fetch {
         broker: Arc::clone(broker),
         context: context.clone(),
@@ -190,7 +190,8 @@ fn fetcher_of(context: &RequestContext, request: &FetchRequest) -> Result<Fetche
         (request.replica_id, -1)
     };
     if replica_id < 0 {
-        return Ok(Fetcher::Consumer);
+        let isolation = Isolation::from_wire(request.isolation_level);
+        return Ok(Fetcher::Consumer(isolation));
     }
     if context.kind != ListenerKind::Internal {
         return Err(ErrorKind::ClusterAuthorizationFailed);

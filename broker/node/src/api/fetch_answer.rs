@@ -8,8 +8,8 @@ use taffrail_core::metadata::Image;
 use taffrail_log::{Disk, FileRange};
 use taffrail_protocol::frame::encode_response;
 use taffrail_protocol::messages::fetch_response::{
-    EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
-    PartitionData,
+    AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch,
+    NodeEndpoint, PartitionData,
 };
 use taffrail_protocol::{ErrorCode, Records, Uuid};
 
@@ -72,6 +72,15 @@ impl<E: Env> FetchAnswer<E> {
             records: Records::Hole(read.range.as_ref().map_or(0, |range| range.length)),
             ..PartitionData::default()
         };
+        data.aborted_transactions = read.aborted.map(|aborted| {
+            aborted
+                .iter()
+                .map(|aborted| AbortedTransaction {
+                    producer_id: aborted.producer_id,
+                    first_offset: aborted.first_offset,
+                })
+                .collect()
+        });
         if let Some(diverging) = read.diverging {
             data.diverging_epoch = EpochEndOffset {
                 epoch: diverging.epoch.0,

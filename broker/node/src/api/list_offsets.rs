@@ -18,7 +18,7 @@ use crate::connection::ListenerKind;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_of;
-use crate::partition::Fetcher;
+use crate::partition::{Fetcher, Isolation};
 
 /// First version that tells the leader epoch of what was found.
 const LEADER_EPOCH_VERSION: i16 = 4;
@@ -36,6 +36,7 @@ pub(crate) fn handle<E: Env>(
     let image = broker.cluster.image();
     let sees_all = context.kind == ListenerKind::Internal && request.replica_id >= 0
         || request.replica_id == DEBUGGING_CONSUMER;
+    let isolation = Isolation::from_wire(request.isolation_level);
     let topics = request
         .topics
         .into_iter()
@@ -49,6 +50,7 @@ pub(crate) fn handle<E: Env>(
                         topic: &topic.name,
                         partition,
                         sees_all,
+                        isolation,
                     };
                     answer(broker, context, &asked)
                 })
@@ -67,6 +69,7 @@ struct Asked<'a> {
     topic: &'a str,
     partition: &'a ListOffsetsPartition,
     sees_all: bool,
+    isolation: Isolation,
 }
 
 fn answer<E: Env>(
@@ -135,7 +138,7 @@ fn find<E: Env>(
             broker_epoch: None,
         }
     } else {
-        Fetcher::Consumer
+        Fetcher::Consumer(asked.isolation)
     };
     let wire_epoch = asked.partition.current_leader_epoch;
     let expected = (wire_epoch >= 0).then_some(LeaderEpoch(wire_epoch));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::{LeaderEpoch, ProducerId};
-use taffrail_core::producer::{Admission, Batch, KeptBatch};
+use taffrail_core::producer::{Admission, Batch, BatchKind, KeptBatch, Marker};
 use taffrail_core::replica::Acknowledgement;
 use taffrail_log::validate::{ProduceRules, RecordRefusal, Refusal, check_produce};
 use taffrail_log::{Disk, LogDirectory, RoomFor};
-use taffrail_protocol::records::{BatchHeader, TimestampType};
+use taffrail_protocol::records::{BatchHeader, EndTransactionMarker, TimestampType};
 
 use super::{Partition, Replica, Role, storage_error};
 use crate::env::Env;
@@ -190,7 +190,7 @@ impl<E: Env> Partition<E> {
     ) -> Result<Appended, ProduceRefusal> {
         let mut guard = self.lock();
         let replica = &mut *guard;
-        let producer = producer_batch(header);
+        let producer = producer_batch(header, records);
         let admitted = admit(replica, env, request, producer.as_ref(), records.len());
         let appended = match admitted {
             Ok(Admission::Append) => self
@@ -209,6 +209,8 @@ impl<E: Env> Partition<E> {
                 }
                 return Ok(duplicate(replica, kept, waiter));
             }
+            // Nobody can have begun a transaction: its APIs are withheld.
+            Ok(Admission::Verify) => Err(ErrorKind::InvalidTxnState.into()),
             Err(refusal) => Err(refusal),
         };
         let appended = match (appended, &producer) {
@@ -252,9 +254,12 @@ impl<E: Env> Partition<E> {
             self.flushes.push(self.id);
         }
         if let Some(batch) = producer {
-            replica
-                .producers
-                .handle_append(now, batch, appended.first_offset);
+            let first_offset = appended.first_offset;
+            producer_snapshots::note(log, &mut replica.producers, now, batch, first_offset)
+                .map_err(|error| {
+                    super::upkeep::log_failure(&self.name(), "note a transaction", &error);
+                    storage_error(&error)
+                })?;
         }
         let (end_offset, log_start_offset) = (log.log_end_offset(), log.log_start_offset());
         self.flushes.note_appended(appended.bytes as u64);
@@ -294,7 +299,9 @@ fn admit<E: Env>(
     }
     if let Some(batch) = producer {
         let log_end_offset = leader.log_end_offset();
-        let admission = replica.producers.check(env.now(), batch, log_end_offset)?;
+        let admission = replica
+            .producers
+            .check(env.now(), batch, log_end_offset, None)?;
         if admission != Admission::Append {
             return Ok(admission);
         }
@@ -360,16 +367,39 @@ fn duplicate<E: Env>(
     }
 }
 
-/// What a batch header says of its producer; none without a producer id.
-pub(crate) fn producer_batch(header: &BatchHeader) -> Option<Batch> {
-    (header.producer_id >= 0).then(|| Batch {
+/// What a whole batch says of its producer; none without a producer id, or if it is a control batch that ends no transaction.
+pub(crate) fn producer_batch(header: &BatchHeader, batch: &[u8]) -> Option<Batch> {
+    if header.producer_id < 0 {
+        return None;
+    }
+    let kind = if header.attributes.is_control() {
+        BatchKind::Marker(marker(header, batch)?)
+    } else if header.attributes.is_transactional() {
+        BatchKind::Transactional
+    } else {
+        BatchKind::Plain
+    };
+    Some(Batch {
         producer_id: ProducerId(header.producer_id),
         producer_epoch: header.producer_epoch,
         base_sequence: header.base_sequence,
         last_offset_delta: header.last_offset_delta,
         max_timestamp: header.max_timestamp,
-        control: header.attributes.is_control(),
+        kind,
     })
+}
+
+fn marker(header: &BatchHeader, batch: &[u8]) -> Option<Marker> {
+    match EndTransactionMarker::read(batch) {
+        Ok(marker) => marker.map(|marker| Marker {
+            commit: marker.commit,
+            coordinator_epoch: marker.coordinator_epoch,
+        }),
+        Err(error) => {
+            tracing::warn!(producer_id = header.producer_id, base_offset = header.base_offset, %error, "a transaction marker cannot be read");
+            None
+        }
+    }
 }
 
 fn produce_refusal(refusal: &Refusal) -> ProduceRefusal {

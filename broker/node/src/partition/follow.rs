@@ -12,6 +12,7 @@ use taffrail_protocol::records::Batches;
 use super::append::producer_batch;
 use super::read::end_of_epoch;
 use super::repair::Soundness;
+use super::upkeep::log_failure;
 use super::{Partition, Replica, Role};
 use crate::env::Env;
 use crate::producer_snapshots;
@@ -188,11 +189,18 @@ impl<E: Env> Partition<E> {
                 producer_snapshots::write(log, offset, &replica.producers);
                 self.flushes.push(self.id);
             }
-            for (header, _) in Batches::new(&records[..appended.bytes]).flatten() {
-                if let Some(producer) = producer_batch(&header) {
-                    replica
-                        .producers
-                        .handle_append(now, &producer, header.base_offset);
+            for (header, range) in Batches::new(&records[..appended.bytes]).flatten() {
+                let Some(batch) = producer_batch(&header, &records[range]) else {
+                    continue;
+                };
+                let (producers, base_offset) = (&mut replica.producers, header.base_offset);
+                if let Err(error) =
+                    producer_snapshots::note(log, producers, now, &batch, base_offset)
+                {
+                    // The log is closed for good: its directory goes offline.
+                    log_failure(&self.name(), "note a transaction", &error);
+                    follower.handle_failed(now);
+                    return waiting(follower, now);
                 }
             }
             self.flushes.note_appended(appended.bytes as u64);

@@ -34,7 +34,7 @@ pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use flush::ReplicaFlush;
 pub(crate) use follow::FollowerStep;
 pub(crate) use moving::{CopyNumbers, Leftover, MoveStep};
-pub(crate) use read::{Fetcher, Nearby, ReadRequest, ReadResult};
+pub(crate) use read::{Fetcher, Isolation, Nearby, ReadRequest, ReadResult};
 pub(crate) use repair::Repair;
 pub(crate) use role::RoleChange;
 
@@ -85,6 +85,8 @@ struct Replica<E: Env> {
     low_watermark_waiters: Vec<Arc<Waiter>>,
     /// Bytes appended that consumers have not been credited with.
     unseen_bytes: i64,
+    /// Bytes of these that consumers were credited with, but not those that wait for transactions to end.
+    unstable_bytes: i64,
     /// Kept to be filled again.
     effects: Vec<Effect>,
 }
@@ -103,6 +105,7 @@ pub(crate) struct ReplicaNumbers {
     pub(crate) role: &'static str,
     pub(crate) log_start_offset: i64,
     pub(crate) high_watermark: i64,
+    pub(crate) last_stable_offset: i64,
     pub(crate) log_end_offset: i64,
     pub(crate) low_watermark: Option<i64>,
     pub(crate) size: u64,
@@ -216,6 +219,7 @@ impl<E: Env> Partition<E> {
                 waiters: Waiters::default(),
                 low_watermark_waiters: Vec::new(),
                 unseen_bytes: 0,
+                unstable_bytes: 0,
                 effects: Vec::new(),
             }),
         })
@@ -276,6 +280,11 @@ impl<E: Env> Partition<E> {
             },
             log_start_offset: log.log_start_offset(),
             high_watermark: replica.high_watermark(),
+            last_stable_offset: read::last_stable_offset(
+                log,
+                &replica.producers,
+                replica.high_watermark(),
+            ),
             log_end_offset: log.log_end_offset(),
             low_watermark: None,
             size: log.size(),
@@ -356,19 +365,21 @@ impl<E: Env> Replica<E> {
     /// The high watermark moved: whoever waits for it learns of it.
     fn show_up_to(&mut self, high_watermark: i64) {
         let old = self.high_watermark;
+        let old_stable = self.producers.last_stable_offset(old);
         self.high_watermark = high_watermark;
+        self.producers.handle_high_watermark(high_watermark);
         let Some(log) = &self.log else { return };
-        let unseen_records = (log.log_end_offset() - old).max(1);
-        let seen_records = (high_watermark - old).max(0);
-        // Exact when all of it is shown; in between the share of records stands for the share of bytes.
-        let bytes = if high_watermark >= log.log_end_offset() {
-            self.unseen_bytes
-        } else {
-            (i128::from(self.unseen_bytes) * i128::from(seen_records) / i128::from(unseen_records))
-                as i64
-        };
+        let log_end_offset = log.log_end_offset();
+        let bytes = share(self.unseen_bytes, old, high_watermark, log_end_offset);
         self.unseen_bytes -= bytes;
         self.waiters.high_watermark_moved(high_watermark, bytes);
+        self.unstable_bytes += bytes;
+        let stable = self.producers.last_stable_offset(high_watermark);
+        if stable > old_stable {
+            let bytes = share(self.unstable_bytes, old_stable, stable, high_watermark);
+            self.unstable_bytes -= bytes;
+            self.waiters.last_stable_offset_moved(bytes);
+        }
     }
 
     /// Whoever waits has to look again: the role or the epoch changed.
@@ -386,6 +397,17 @@ impl<E: Env> Replica<E> {
             last_epoch: log.epochs().latest().map(|entry| LeaderEpoch(entry.epoch)),
         }
     }
+}
+
+/// The part of so many bytes, which lie between two offsets, that an end in between shows. Exact when it shows all; before
+/// that the share of records stands for the share of bytes.
+fn share(bytes: i64, from: i64, to: i64, end: i64) -> i64 {
+    if to >= end {
+        return bytes;
+    }
+    let records = (end - from).max(1);
+    let shown = (to - from).max(0);
+    (i128::from(bytes) * i128::from(shown) / i128::from(records)) as i64
 }
 
 impl Role {

@@ -10,8 +10,8 @@ use std::sync::{Arc, MutexGuard};
 
 use taffrail_core::error::ErrorKind;
 use taffrail_log::{
-    CheckpointKind, Ends, Flush, Flushed, Log, LogDirectory, LogError, PartitionFolder, ReadLimits,
-    Retired, RoomFor,
+    AbortedTransaction, CheckpointKind, Ends, Flush, Flushed, Log, LogDirectory, LogError,
+    PartitionFolder, ReadLimits, Retired, RoomFor,
 };
 
 use super::repair::Soundness;
@@ -50,6 +50,8 @@ struct FutureReplica<E: Env> {
     /// Whether everything was made durable once, names and checkpoints too.
     is_durable: bool,
     last_bytes: u64,
+    /// Below this offset it has every aborted transaction noted. What a stop has left is gone through again.
+    aborted_to: i64,
     /// Whether it was told that it does not get on.
     told: bool,
 }
@@ -140,6 +142,7 @@ impl<E: Env> Moving<E> {
             unflushed: 0,
             is_durable: false,
             last_bytes: LAST_BYTES,
+            aborted_to: 0,
             told: false,
         });
     }
@@ -351,15 +354,19 @@ impl<E: Env> Partition<E> {
                 let read = range.read_into(&mut records);
                 read.map_err(|error| Stop::Later(error.to_string()))?;
                 let was_cut = || self.lock().log.as_ref().is_some_and(Log::was_cut);
-                self.append_to_copy(copy, &records, env.wall_ms(), was_cut)
-                    .map(MoveStep::Copied)
+                let copied = self.append_to_copy(copy, &records, env.wall_ms(), was_cut)?;
+                self.copy_aborted(copy)?;
+                Ok(MoveStep::Copied(copied))
             }
             Ok(None) if !copy.is_durable => self.flush_copy(copy, begun),
             Ok(None) if copy.unflushed > copy.last_bytes => {
                 copy.last_bytes = (copy.last_bytes * 2).min(LAST_BYTES_MAX);
                 self.flush_copy(copy, begun)
             }
-            Ok(None) => self.take_over(env, copy),
+            Ok(None) => {
+                self.copy_aborted(copy)?;
+                self.take_over(env, copy)
+            }
             Err(error) => Err(self.read_stop(copy, &error)),
         }
     }
@@ -396,6 +403,7 @@ impl<E: Env> Partition<E> {
             let reached = copy.log.log_end_offset();
             return Err(Stop::Later(format!("no batch is at offset {reached}")));
         }
+        while note_aborted(copy, missing_aborted(log, copy)?)? {}
         copy.log.adopt(log);
         producer_snapshots::write(&mut copy.log, end, &replica.producers);
         let flushed = copy.log.begin_flush_of_all().map_err(stop_of)?.run();
@@ -447,6 +455,20 @@ impl<E: Env> Partition<E> {
             let read = range.read_into(&mut records);
             read.map_err(|error| Stop::Later(error.to_string()))?;
             self.append_to_copy(copy, &records, wall_ms, || false)?;
+        }
+    }
+
+    /// Notes in the copy which of the transactions that it holds were aborted: it is appended to without knowing of producers.
+    /// Of a log that was cut meanwhile it may be told too much, which goes when the copy is cut, too.
+    fn copy_aborted(&self, copy: &mut FutureReplica<E>) -> Result<(), Stop> {
+        loop {
+            let missing = match &self.lock().log {
+                Some(log) => missing_aborted(log, copy)?,
+                None => return Ok(()),
+            };
+            if !note_aborted(copy, missing)? {
+                return Ok(());
+            }
         }
     }
 
@@ -509,7 +531,30 @@ impl<E: Env> Partition<E> {
 /// A copy follows where its log ends and starts.
 fn follow<E: Env>(copy: &mut FutureReplica<E>, ends: Ends, wall_ms: i64) -> Result<(), Stop> {
     let followed = copy.log.follow_ends(ends, wall_ms);
+    copy.aborted_to = copy.aborted_to.min(copy.log.log_end_offset());
     followed.and_then(Retired::remove).map_err(stop_of)
+}
+
+/// Some of the aborted transactions that the copy has and does not know of.
+fn missing_aborted<E: Env>(
+    log: &Log<E::Disk>,
+    copy: &FutureReplica<E>,
+) -> Result<Vec<AbortedTransaction>, Stop> {
+    let end_offset = copy.log.log_end_offset().min(log.log_end_offset());
+    log.aborted_with_markers(copy.aborted_to, end_offset)
+        .map_err(|error| Stop::Later(error.to_string()))
+}
+
+/// Tells whether there may be more.
+fn note_aborted<E: Env>(
+    copy: &mut FutureReplica<E>,
+    missing: Vec<AbortedTransaction>,
+) -> Result<bool, Stop> {
+    for aborted in &missing {
+        copy.log.note_aborted(*aborted).map_err(stop_of)?;
+        copy.aborted_to = aborted.last_offset + 1;
+    }
+    Ok(!missing.is_empty())
 }
 
 /// Renames the folder of a copy that is not needed, for it to be removed.

@@ -8,20 +8,43 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::fetch_session::Position;
 use taffrail_core::ids::{BrokerEpoch, BrokerId, LeaderEpoch};
 use taffrail_core::metadata::Image;
+use taffrail_core::producer::Producers;
 use taffrail_core::replica::{
     EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch,
 };
 use taffrail_core::time::Instant;
-use taffrail_log::{Disk, FileRange, Log, LogError, OffsetSpec, ReadLimits, TimestampOffset};
+use taffrail_log::{
+    AbortedTransaction, Disk, FileRange, Log, LogError, OffsetSpec, ReadLimits, TimestampOffset,
+};
 
 use super::{Partition, Replica, Role, storage_error};
 use crate::env::Env;
 use crate::replication::{VisibleEnd, Waiter};
 
+/// What a consumer wants to see of transactions (Kafka's `IsolationLevel`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// All that is replicated.
+    ReadUncommitted,
+    /// Up to the first transaction that is open; and it is told which ones were aborted.
+    ReadCommitted,
+}
+
+impl Isolation {
+    /// The level that a request names; an unknown one sees all, as in Kafka.
+    pub(crate) fn from_wire(level: i8) -> Self {
+        if level == 1 {
+            Self::ReadCommitted
+        } else {
+            Self::ReadUncommitted
+        }
+    }
+}
+
 /// Who reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetcher {
-    Consumer,
+    Consumer(Isolation),
     Follower {
         broker: BrokerId,
         broker_epoch: Option<BrokerEpoch>,
@@ -60,6 +83,19 @@ pub(crate) struct ReadRequest<'a> {
 }
 
 impl ReadRequest<'_> {
+    /// What a consumer may see of a log (exclusive end), and what it waits for.
+    fn visible(&self, high_watermark: i64, last_stable_offset: i64) -> (VisibleEnd, i64) {
+        match self.fetcher {
+            Fetcher::Consumer(Isolation::ReadUncommitted) => {
+                (VisibleEnd::HighWatermark, high_watermark)
+            }
+            Fetcher::Consumer(Isolation::ReadCommitted) => {
+                (VisibleEnd::LastStable, last_stable_offset)
+            }
+            Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
+        }
+    }
+
     fn limits(&self, end_offset: i64) -> ReadLimits {
         ReadLimits {
             max_bytes: self.bytes_max,
@@ -80,6 +116,8 @@ pub(crate) struct ReadResult<E: Env> {
     pub(crate) throttled: bool,
     /// The replica that the consumer is sent to instead of getting records.
     pub(crate) preferred_read_replica: Option<BrokerId>,
+    /// For a consumer that wants to leave them out: the aborted transactions that have records in the range, by first offset.
+    pub(crate) aborted: Option<Vec<AbortedTransaction>>,
     pub(crate) range: Option<FileRange<<E::Disk as Disk>::File>>,
 }
 
@@ -94,23 +132,41 @@ impl<E: Env> ReadResult<E> {
             diverging: None,
             throttled: false,
             preferred_read_replica: None,
+            aborted: None,
             range: None,
         }
     }
 
     /// Nothing yet but the numbers of a replica.
-    fn of<D: Disk>(log: &Log<D>, high_watermark: i64) -> Self {
+    fn of<D: Disk>(log: &Log<D>, producers: &Producers, high_watermark: i64) -> Self {
         Self {
             error: None,
             high_watermark,
-            // Without transactions both isolation levels see the same: every committed record is stable.
-            last_stable_offset: high_watermark,
+            last_stable_offset: last_stable_offset(log, producers, high_watermark),
             log_start_offset: log.log_start_offset(),
             diverging: None,
             throttled: false,
             preferred_read_replica: None,
+            aborted: None,
             range: None,
         }
+    }
+
+    /// Adds which transactions of what was read were aborted, for whoever wants to know.
+    fn add_aborted<D: Disk<File = <E::Disk as Disk>::File>>(
+        &mut self,
+        request: &ReadRequest<'_>,
+        log: &Log<D>,
+    ) -> Result<(), LogError> {
+        if request.fetcher != Fetcher::Consumer(Isolation::ReadCommitted) {
+            return Ok(());
+        }
+        let offset = request.position.fetch_offset;
+        self.aborted = Some(match &self.range {
+            Some(range) => log.aborted_in(offset, range, self.last_stable_offset)?,
+            None => Vec::new(),
+        });
+        Ok(())
     }
 
     /// Whether the position is good to read from; if not, this is the answer.
@@ -155,7 +211,7 @@ impl<E: Env> Partition<E> {
             self.throttles.leader.record(now, bytes);
         }
         match fetcher {
-            Fetcher::Consumer => self.metrics.bytes_out.inc_by(bytes as u64),
+            Fetcher::Consumer(_) => self.metrics.bytes_out.inc_by(bytes as u64),
             Fetcher::Follower { .. } => self.metrics.replication_bytes_out.inc_by(bytes as u64),
         }
     }
@@ -176,7 +232,7 @@ impl<E: Env> Partition<E> {
             return Err(ErrorKind::NotLeaderOrFollower);
         };
         check_leader_epoch(request.position.current_leader_epoch, leader.leader_epoch())?;
-        let mut result = ReadResult::of(log, leader.high_watermark());
+        let mut result = ReadResult::of(log, &replica.producers, leader.high_watermark());
         if !result.check_position(&request.position, log) {
             return Ok(result);
         }
@@ -204,7 +260,8 @@ impl<E: Env> Partition<E> {
             leader.handle_follower_fetch(now, fetch, &mut effects)?;
             // This very fetch may have moved it: what is answered is one snapshot, taken after.
             result.high_watermark = leader.high_watermark();
-            result.last_stable_offset = leader.high_watermark();
+            result.last_stable_offset =
+                last_stable_offset(log, &replica.producers, result.high_watermark);
         }
         if let Fetcher::Follower { broker, .. } = request.fetcher {
             result.throttled = self.throttled.as_leader.load(Ordering::Relaxed)
@@ -215,10 +272,7 @@ impl<E: Env> Partition<E> {
                 return Ok(result);
             }
         }
-        let (end, end_offset) = match request.fetcher {
-            Fetcher::Consumer => (VisibleEnd::HighWatermark, result.high_watermark),
-            Fetcher::Follower { .. } => (VisibleEnd::LogEnd, i64::MAX),
-        };
+        let (end, end_offset) = request.visible(result.high_watermark, result.last_stable_offset);
         #[cfg(feature = "mutants")]
         let end_offset = end_offset.saturating_add(i64::from(taffrail_mutants::is_planted(
             taffrail_mutants::Mutant::ReadBeyondHighWatermark,
@@ -232,6 +286,11 @@ impl<E: Env> Partition<E> {
         // Whatever the read came to: what the follower's progress led to must not be lost.
         self.settle(replica, effects);
         result.range = range.map_err(|error| self.read_failed(fetch_offset, &error))?;
+        if let Some(log) = &replica.log {
+            result
+                .add_aborted(request, log)
+                .map_err(|error| self.read_failed(fetch_offset, &error))?;
+        }
         if let Some(waiter) = waiter {
             replica.waiters.add_fetch(end, waiter);
         }
@@ -251,16 +310,20 @@ impl<E: Env> Partition<E> {
         };
         let expected = request.position.current_leader_epoch;
         check_leader_epoch(expected, follower.leader_epoch())?;
-        let mut result = ReadResult::of(log, follower.high_watermark());
+        let mut result = ReadResult::of(log, &replica.producers, follower.high_watermark());
         if !result.check_position(&request.position, log) {
             return Ok(result);
         }
         let fetch_offset = request.position.fetch_offset;
+        let (end, end_offset) = request.visible(result.high_watermark, result.last_stable_offset);
         result.range = log
-            .read(fetch_offset, request.limits(result.high_watermark))
+            .read(fetch_offset, request.limits(end_offset))
+            .map_err(|error| self.read_failed(fetch_offset, &error))?;
+        result
+            .add_aborted(request, log)
             .map_err(|error| self.read_failed(fetch_offset, &error))?;
         if let Some(waiter) = waiter {
-            replica.waiters.add_fetch(VisibleEnd::HighWatermark, waiter);
+            replica.waiters.add_fetch(end, waiter);
         }
         Ok(result)
     }
@@ -284,10 +347,18 @@ impl<E: Env> Partition<E> {
         };
         check_leader_epoch(current_leader_epoch, leader.leader_epoch())?;
         let end_offset = match fetcher {
-            Fetcher::Consumer => leader.exposed_high_watermark().map_err(|error| match spec {
-                OffsetSpec::Earliest => ErrorKind::UnknownServerError,
-                _ => error,
-            }),
+            Fetcher::Consumer(isolation) => leader
+                .exposed_high_watermark()
+                .map(|high_watermark| match isolation {
+                    Isolation::ReadUncommitted => high_watermark,
+                    Isolation::ReadCommitted => {
+                        last_stable_offset(log, &replica.producers, high_watermark)
+                    }
+                })
+                .map_err(|error| match spec {
+                    OffsetSpec::Earliest => ErrorKind::UnknownServerError,
+                    _ => error,
+                }),
             Fetcher::Follower { .. } => Ok(log.log_end_offset()),
         };
         let end_offset = match (end_offset, spec) {
@@ -364,6 +435,17 @@ impl<E: Env> Partition<E> {
         }
         Ok(bytes)
     }
+}
+
+/// The exclusive end of what read_committed may see. A transaction that began below the log start is open from there on.
+pub(super) fn last_stable_offset<D: Disk>(
+    log: &Log<D>,
+    producers: &Producers,
+    high_watermark: i64,
+) -> i64 {
+    producers
+        .last_stable_offset(high_watermark)
+        .max(log.log_start_offset().min(high_watermark))
 }
 
 /// A follower that is given the same data again and again does not take it: perhaps it is damaged here, which nobody sees

@@ -76,6 +76,8 @@ impl Waiter {
 pub(crate) enum VisibleEnd {
     /// Consumers see up to the high watermark.
     HighWatermark,
+    /// Those that read committed transactions only see up to the last stable offset.
+    LastStable,
     /// Followers see up to the log end, and want to hear of a new high watermark at once.
     LogEnd,
 }
@@ -161,6 +163,11 @@ impl Waiters {
             wait.waiter.wake();
         }
         self.fetches.retain(|wait| !wait.waiter.is_over());
+    }
+
+    /// The last stable offset moved, which shows those that wait for transactions to end about `bytes` more.
+    pub(crate) fn last_stable_offset_moved(&mut self, bytes: i64) {
+        self.credit_fetches(VisibleEnd::LastStable, bytes.max(1));
     }
 
     /// Everything that waits has to look again: the role, the epoch or the replica's state changed.
