@@ -257,10 +257,10 @@ impl RaftNode {
         self.raw.mut_store().compact(index, image, kept)
     }
 
-    /// What is to be done next; `None` if nothing.
-    pub fn ready(&mut self) -> Option<Ready> {
+    /// What is to be done next; `None` if nothing. After an error this voter must be dropped.
+    pub fn ready(&mut self) -> Result<Option<Ready>, RaftError> {
         if !self.raw.has_ready() && self.role() == self.reported {
-            return None;
+            return Ok(None);
         }
         let mut library = self.raw.ready();
         let number = library.number();
@@ -280,7 +280,7 @@ impl RaftNode {
             self.raw.mut_store().install(snapshot);
         }
         let committed = library.take_committed_entries();
-        self.change_members(&committed);
+        self.change_members(&committed)?;
         ready.committed = convert_entries(&committed);
         if let Some(last) = ready.committed.last() {
             self.applied = (last.index, last.term);
@@ -296,7 +296,7 @@ impl RaftNode {
             ready.role = Some(role);
         }
         self.settle();
-        Some(ready)
+        Ok(Some(ready))
     }
 
     /// What a broker that is no voter and has applied everything before `index` needs next. Entries are committed and at
@@ -444,8 +444,12 @@ impl RaftNode {
         let Some(ticks) = self.campaign_in.take() else {
             return;
         };
-        if self.raw.raft.state != StateRole::Follower || self.leader().is_some() {
-            // An election is under way, or over.
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Follower
+            || raft.leader_id != raft::INVALID_ID
+            || !raft.promotable()
+        {
+            // An election is under way, or over; or this one is no voter any more.
             return;
         }
         if ticks > 1 {

@@ -309,6 +309,15 @@ pub enum RaftError {
     /// What was persisted does not fit together.
     #[error("the persisted metadata log is damaged: {0}")]
     Damaged(&'static str),
+    /// A committed entry changes the members in a way that no correct leader proposes. Whoever applied it would count
+    /// votes otherwise than the others do: this voter is of no further use.
+    #[error("metadata entry {index} cannot change the members of the quorum: {reason}")]
+    ImpossibleChange {
+        /// The entry.
+        index: u64,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
 }
 
 /// How far a voter is, as its leader sees it.

@@ -1,11 +1,11 @@
 //! Who is a member of the quorum: changes by entries of the log, one at a time, and members that lost their log.
 
-use raft::eraftpb;
+use raft::{INVALID_ID, StateRole, eraftpb};
 
 use super::RaftNode;
 use crate::ids::BrokerId;
 use crate::raft::convert;
-use crate::raft::types::{MembershipChange, ProposeError, Snapshot};
+use crate::raft::types::{MembershipChange, ProposeError, RaftError, Snapshot};
 
 impl RaftNode {
     /// Appends a change of the members, with records that hold from then on. As `propose`; refused with
@@ -17,27 +17,13 @@ impl RaftNode {
     ) -> Result<u64, ProposeError> {
         self.check_leads()?;
         let (voters, learners) = self.members();
-        let id = change.member();
-        let refusal = match change {
-            _ if id.0 < 0 => Some("a broker id is not negative"),
-            MembershipChange::AddLearner(_) if voters.contains(&id) || learners.contains(&id) => {
-                Some("it is a member already")
-            }
-            MembershipChange::AddVoter(_) if !learners.contains(&id) => {
-                Some("only a learner can become a voter")
-            }
-            MembershipChange::Remove(_) if convert::id_to_raft(id) == self.raw.raft.id => {
-                Some("the leader does not remove itself")
-            }
-            MembershipChange::Remove(_) if !voters.contains(&id) && !learners.contains(&id) => {
-                Some("it is no member")
-            }
-            MembershipChange::AddLearner(_)
-            | MembershipChange::AddVoter(_)
-            | MembershipChange::Remove(_) => None,
-        };
-        if let Some(refusal) = refusal {
-            return Err(ProposeError::NotPossible(refusal));
+        if change == MembershipChange::Remove(self.own_id()) {
+            return Err(ProposeError::NotPossible(
+                "the leader does not remove itself",
+            ));
+        }
+        if let Some(objection) = objection(change, &voters, &learners) {
+            return Err(ProposeError::NotPossible(objection));
         }
         if self.raw.raft.has_pending_conf() {
             return Err(ProposeError::Busy);
@@ -91,14 +77,59 @@ impl RaftNode {
 
     /// Changes of the members hold from the moment their entries are handed out. So a voter that starts again goes through
     /// all of them after its snapshot, and knows the same members at the same index as every other.
-    pub(super) fn change_members(&mut self, committed: &[eraftpb::Entry]) {
+    pub(super) fn change_members(&mut self, committed: &[eraftpb::Entry]) -> Result<(), RaftError> {
         for entry in committed {
             let Some(change) = convert::membership_change(entry) else {
                 continue;
             };
+            let impossible = |reason| RaftError::ImpossibleChange {
+                index: entry.index,
+                reason,
+            };
+            let (voters, learners) = self.members();
+            if let Some(objection) = objection(change, &voters, &learners) {
+                return Err(impossible(objection));
+            }
             let changed = self.raw.apply_conf_change(&convert::change_to_raft(change));
-            let members = changed.expect("a leader proposes only changes that are possible");
+            let members = changed.map_err(|_| impossible("raft refuses it"))?;
             self.raw.mut_store().set_members(entry.index, members);
+            self.stand_down_if_removed();
         }
+        Ok(())
+    }
+
+    /// A leader does not propose to remove itself, but it may have come to lead with such a proposal of the one before it in its
+    /// log, and commits that. The crate would have it lead on, and stop the process at the next commit.
+    fn stand_down_if_removed(&mut self) {
+        let raft = &mut self.raw.raft;
+        if raft.state != StateRole::Follower && !raft.promotable() {
+            let term = raft.term;
+            raft.become_follower(term, INVALID_ID);
+        }
+    }
+
+    fn own_id(&self) -> BrokerId {
+        // The one that it was started with: `id_to_raft` and back.
+        convert::id_from_raft(self.raw.raft.id).unwrap_or(BrokerId(-1))
+    }
+}
+
+/// Why a change makes no sense to a quorum of these members, if it does not.
+fn objection(
+    change: MembershipChange,
+    voters: &[BrokerId],
+    learners: &[BrokerId],
+) -> Option<&'static str> {
+    let id = change.member();
+    let (votes, learns) = (voters.contains(&id), learners.contains(&id));
+    match change {
+        _ if id.0 < 0 => Some("a broker id is not negative"),
+        MembershipChange::AddLearner(_) if votes || learns => Some("it is a member already"),
+        MembershipChange::AddVoter(_) if !learns => Some("only a learner can become a voter"),
+        MembershipChange::Remove(_) if !votes && !learns => Some("it is no member"),
+        MembershipChange::Remove(_) if voters == [id] => Some("the last voter cannot go"),
+        MembershipChange::AddLearner(_)
+        | MembershipChange::AddVoter(_)
+        | MembershipChange::Remove(_) => None,
     }
 }

@@ -211,7 +211,7 @@ fn too_much_uncommitted_is_refused() {
     let mut leads = false;
     while !leads {
         node.handle_tick();
-        while let Some(ready) = node.ready() {
+        while let Some(ready) = node.ready().unwrap() {
             leads |= matches!(ready.role, Some(Role::Leader { .. }));
             assert!(node.handle_persisted(ready.number).is_empty());
         }

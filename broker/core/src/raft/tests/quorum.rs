@@ -324,6 +324,33 @@ impl Quorum {
         &self.history
     }
 
+    /// The faults end: everybody who was one of the quorum is started again, and then there is a leader, whose voters all agree
+    /// with it, and nothing was lost.
+    pub(super) fn end_well(&mut self) {
+        self.heal();
+        self.loss_percent = 0;
+        for id in self.ids() {
+            let was_of_it = self.founders.contains(&id) || self.has_log(id);
+            if !self.is_up(id) && was_of_it {
+                self.restart(id);
+            }
+        }
+        self.run(400);
+        let Some(leader) = self.leader() else {
+            panic!("no leader: {:#?}", self.history);
+        };
+        if let Err(error) = self.propose(leader, "last") {
+            panic!("{error}: {:#?}", self.history);
+        }
+        self.run(10);
+        let state = self.state(leader);
+        assert_eq!(state.last().map(String::as_str), Some("last"));
+        for id in self.members(leader).0 {
+            assert_eq!(self.state(BrokerId(id)), state, "{:#?}", self.history);
+        }
+        self.check_nothing_lost();
+    }
+
     pub(super) fn check_nothing_lost(&self) {
         let committed: BTreeSet<_> = self.committed.values().map(|entry| &entry.data).collect();
         for data in &self.acknowledged {
@@ -338,7 +365,10 @@ impl Quorum {
     fn process(&mut self, id: BrokerId) {
         loop {
             let voter = self.voters.get_mut(&id).unwrap();
-            let Some(ready) = voter.node.as_mut().and_then(RaftNode::ready) else {
+            let Some(node) = &mut voter.node else {
+                return;
+            };
+            let Some(ready) = node.ready().unwrap() else {
                 return;
             };
             self.network.extend(ready.messages);

@@ -69,32 +69,5 @@ fn run(size: i32, seed: u64) {
             }
         }
     }
-    // Afterwards all is well, so there is a leader and all agree.
-    quorum.heal();
-    quorum.loss_percent = 0;
-    for id in quorum.ids() {
-        if !quorum.is_up(id) {
-            quorum.restart(id);
-        }
-    }
-    quorum.run(400);
-    let leader = quorum
-        .leader()
-        .unwrap_or_else(|| panic!("no leader: {:#?}", quorum.history()));
-    let last = quorum.propose(leader, "last");
-    last.unwrap_or_else(|error| panic!("{error}: {:#?}", quorum.history()));
-    quorum.run(10);
-    for id in quorum.ids() {
-        assert_eq!(
-            quorum.state(id),
-            quorum.state(leader),
-            "{:#?}",
-            quorum.history()
-        );
-    }
-    assert_eq!(
-        quorum.state(leader).last().map(String::as_str),
-        Some("last")
-    );
-    quorum.check_nothing_lost();
+    quorum.end_well();
 }

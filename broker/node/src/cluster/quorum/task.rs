@@ -363,7 +363,7 @@ impl<E: Env> Task<E> {
 
     /// Does all that Raft asks for.
     async fn drive(&mut self) -> Result<(), String> {
-        while let Some(ready) = self.raft.ready() {
+        while let Some(ready) = self.raft.ready().map_err(|error| error.to_string())? {
             self.send(ready.messages);
             if let Some(snapshot) = &ready.install {
                 self.install(snapshot)?;
