@@ -98,6 +98,9 @@ pub enum ErrorKind {
     StaleMemberEpoch,
     MismatchedEndpointType,
     TransactionAbortable,
+    InvalidVoterKey,
+    DuplicateVoter,
+    VoterNotFound,
 }
 
 /// A refusal: the kind that becomes a Kafka error code, and a sentence for the person who reads the client's log.

@@ -106,7 +106,9 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::ListPartitionReassignments => (Resource::Cluster, Operation::Describe),
         ApiKey::ElectLeaders
         | ApiKey::AlterPartitionReassignments
-        | ApiKey::AlterReplicaLogDirs => (Resource::Cluster, Operation::Alter),
+        | ApiKey::AlterReplicaLogDirs
+        | ApiKey::AddRaftVoter
+        | ApiKey::RemoveRaftVoter => (Resource::Cluster, Operation::Alter),
         ApiKey::PeerHello
         | ApiKey::RaftMessages
         | ApiKey::RegisterBroker

@@ -112,7 +112,7 @@ impl<E: Env> Broker<E> {
     /// What is missing for the first time to be ready; later losses (of the quorum, say) do not count any more. But one that
     /// should vote and never will with this disk is not ready.
     fn not_ready(&self) -> Option<String> {
-        if let Some(reason) = self.cluster.vacant_seat() {
+        if let Some(reason) = self.cluster.lost_seat() {
             return Some(reason);
         }
         if self.ready_once.load(Ordering::Acquire) {

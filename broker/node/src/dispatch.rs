@@ -173,6 +173,10 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
             body,
             api::list_partition_reassignments::handle,
         ),
+        ApiKey::AddRaftVoter => answer_later(broker, context, body, api::raft_voters::handle_add),
+        ApiKey::RemoveRaftVoter => {
+            answer_later(broker, context, body, api::raft_voters::handle_remove)
+        }
         ApiKey::FindCoordinator => {
             answer_later(broker, context, body, groups::find_coordinator::handle)
         }

@@ -25,7 +25,7 @@ macro_rules! shared_names {
         InvalidRecord UnstableOffsetCommit ThrottlingQuotaExceeded ProducerFenced InvalidUpdateVersion
         BrokerIdNotRegistered UnknownTopicId DuplicateBrokerRegistration InconsistentTopicId InconsistentClusterId
         FetchSessionTopicIdError IneligibleReplica NewLeaderElected FencedMemberEpoch UnreleasedInstanceId
-        UnsupportedAssignor StaleMemberEpoch MismatchedEndpointType
+        UnsupportedAssignor StaleMemberEpoch MismatchedEndpointType InvalidVoterKey DuplicateVoter VoterNotFound
         }
     };
 }

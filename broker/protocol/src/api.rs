@@ -199,6 +199,8 @@ mod tests {
             (55, 0, 2),
             (60, 0, 2),
             (75, 0, 0),
+            (80, 0, 1),
+            (81, 0, 0),
         ];
         let advertised: Vec<(i16, i16, i16)> = advertised()
             .iter()

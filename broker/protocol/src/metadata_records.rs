@@ -113,6 +113,15 @@ mod tests {
                 directory_id: Uuid([2; 16]),
                 since: 3,
             }),
+            MetadataRecord::RemoveVoter(RemoveVoterRecord {
+                broker_id: 1,
+                since: 4,
+            }),
+            MetadataRecord::InviteVoter(InviteVoterRecord {
+                broker_id: 1,
+                directory_id: Uuid([3; 16]),
+                since: 5,
+            }),
             MetadataRecord::NoOp(NoOpRecord::default()),
         ]
     }

@@ -73,6 +73,8 @@ fn kafka_protocol_reads_and_writes_the_same() {
         compared += 1;
     });
     let expected = [
+        "AddRaftVoterRequest 1",
+        "AddRaftVoterResponse 1",
         "ApiVersionsRequest 5",
         "ApiVersionsResponse 5",
         "DeleteGroupsRequest 3",
@@ -99,6 +101,11 @@ fn kafka_protocol_reads_and_writes_the_same() {
 #[test]
 fn versions_that_the_oracle_lacks_have_the_bytes_of_kafka() {
     for (name, version, hex) in [
+        (
+            "AddRaftVoterRequest",
+            1,
+            "03633100000005000000020102030405060708090a0b0c0d0e0f1002024302682384000000",
+        ),
         ("ApiVersionsRequest", 5, "0461707004312e300363310000000200"),
         ("DeleteGroupsRequest", 3, "02026700"),
         ("DeleteGroupsResponse", 3, "000000000202670044047768790000"),

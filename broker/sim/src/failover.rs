@@ -1,5 +1,7 @@
 //! How soon a cluster finds out who is gone, on the simulated network, and what it does not take for gone.
 
+mod voters;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

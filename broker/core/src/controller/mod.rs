@@ -37,6 +37,7 @@ use session::Sessions;
 use suspects::Suspects;
 pub use suspects::{Search, Sighting, Suspect};
 pub use topics::{CreateTopic, CreatedTopic, TopicSelector, is_internal_topic};
+pub use voters::{QuorumMembers, VoterKey, VoterStep};
 
 use crate::metadata::{Image, Record};
 use crate::time::Instant;

@@ -59,6 +59,8 @@ impl Changes {
             Record::ClusterId { .. }
             | Record::ProducerIds { .. }
             | Record::Voter { .. }
+            | Record::RemoveVoter { .. }
+            | Record::InviteVoter { .. }
             | Record::NoOp => {}
         }
     }

@@ -12,6 +12,8 @@ use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation, TopicId, Topic
 pub struct Image {
     cluster_id: Option<String>,
     voters: BTreeMap<BrokerId, Voter>,
+    /// About brokers that do not vote.
+    voter_intents: BTreeMap<BrokerId, VoterIntent>,
     brokers: BTreeMap<BrokerId, Broker>,
     endpoints: BTreeMap<BrokerId, Endpoints>,
     topics: BTreeMap<TopicId, Arc<Topic>>,
@@ -27,6 +29,31 @@ pub struct Voter {
     pub directory: Option<DirectoryId>,
     /// The index since which that is so.
     pub since: i64,
+}
+
+/// What somebody decided about a broker that does not vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VoterIntent {
+    /// It was taken out of the voters, and is not taken in again by itself.
+    Removed {
+        /// The index since which that is so.
+        since: i64,
+    },
+    /// It shall vote, once it has the log.
+    Invited {
+        /// The log directory that holds its metadata log.
+        directory: Option<DirectoryId>,
+        /// The index since which that is so.
+        since: i64,
+    },
+}
+
+impl VoterIntent {
+    /// The index since which that is so.
+    pub fn since(self) -> i64 {
+        let (Self::Removed { since } | Self::Invited { since, .. }) = self;
+        since
+    }
 }
 
 /// A registered broker.
@@ -159,6 +186,23 @@ impl Image {
                     since: *since,
                 };
                 self.voters.insert(*broker, voter);
+                self.voter_intents.remove(broker);
+            }
+            Record::RemoveVoter { broker, since } => {
+                self.voters.remove(broker);
+                let removed = VoterIntent::Removed { since: *since };
+                self.voter_intents.insert(*broker, removed);
+            }
+            Record::InviteVoter {
+                broker,
+                directory,
+                since,
+            } => {
+                let invited = VoterIntent::Invited {
+                    directory: *directory,
+                    since: *since,
+                };
+                self.voter_intents.insert(*broker, invited);
             }
             Record::NoOp => {}
         }
@@ -205,6 +249,19 @@ impl Image {
                 broker: *broker,
                 directory: voter.directory,
                 since: voter.since,
+            });
+        }
+        for (broker, intent) in &self.voter_intents {
+            records.push(match intent {
+                VoterIntent::Removed { since } => Record::RemoveVoter {
+                    broker: *broker,
+                    since: *since,
+                },
+                VoterIntent::Invited { directory, since } => Record::InviteVoter {
+                    broker: *broker,
+                    directory: *directory,
+                    since: *since,
+                },
             });
         }
         for broker in self.brokers.values() {
@@ -283,6 +340,11 @@ impl Image {
     /// All recorded voters by id; none before the first controller wrote them.
     pub fn voters(&self) -> impl Iterator<Item = (BrokerId, Voter)> {
         self.voters.iter().map(|(id, voter)| (*id, *voter))
+    }
+
+    /// What somebody decided about a broker that does not vote.
+    pub fn voter_intent(&self, id: BrokerId) -> Option<VoterIntent> {
+        self.voter_intents.get(&id).copied()
     }
 
     /// A registered broker.

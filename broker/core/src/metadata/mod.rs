@@ -8,6 +8,6 @@ mod record;
 mod standing;
 
 pub use changes::Changes;
-pub use image::{Broker, Endpoints, Image, Topic, Voter};
+pub use image::{Broker, Endpoints, Image, Topic, Voter, VoterIntent};
 pub use record::{ConfigResource, Listener, Partition, Record};
 pub use standing::{named_with_standing, standing, why_leaderless};

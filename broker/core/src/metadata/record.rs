@@ -99,6 +99,22 @@ pub enum Record {
         /// The index of the entry that says so: of two records the later one holds.
         since: i64,
     },
+    /// A broker does not vote on the metadata any more, and is not taken in again unless somebody asks for it.
+    RemoveVoter {
+        /// Which broker.
+        broker: BrokerId,
+        /// The index of the entry that says so.
+        since: i64,
+    },
+    /// A broker that does not vote shall, once it has the log.
+    InviteVoter {
+        /// Which broker.
+        broker: BrokerId,
+        /// The log directory that holds its metadata log.
+        directory: Option<DirectoryId>,
+        /// The index of the entry that says so.
+        since: i64,
+    },
     /// Nothing.
     NoOp,
 }

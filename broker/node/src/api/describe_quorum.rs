@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use taffrail_core::ids::BrokerId;
-use taffrail_core::metadata::Image;
+use taffrail_core::metadata::{Image, VoterIntent};
 use taffrail_core::raft::VoterProgress;
 use taffrail_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
@@ -111,9 +111,13 @@ fn described<E: Env>(broker: &Broker<E>, version: i16, progress: &QuorumProgress
     }
 }
 
-/// The directory that is recorded for a voter; none of a learner.
+/// The directory that is recorded for a voter, or with which a learner was asked for.
 fn directory(image: &Image, voter: BrokerId) -> Uuid {
-    let recorded = image.voter(voter).and_then(|voter| voter.directory);
+    let recorded = match (image.voter(voter), image.voter_intent(voter)) {
+        (Some(voter), _) => voter.directory,
+        (None, Some(VoterIntent::Invited { directory, .. })) => directory,
+        (None, Some(VoterIntent::Removed { .. }) | None) => None,
+    };
     recorded.map_or(Uuid::ZERO, |directory| Uuid(directory.0))
 }
 

@@ -23,4 +23,5 @@ pub(crate) mod list_partition_reassignments;
 pub(crate) mod metadata;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod raft_voters;
 pub(crate) mod topics;

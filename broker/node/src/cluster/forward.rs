@@ -141,6 +141,10 @@ async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<
             })
             .await
         }
+        ApiKey::AddRaftVoter => run(broker, version, body, api::raft_voters::decide_add).await,
+        ApiKey::RemoveRaftVoter => {
+            run(broker, version, body, api::raft_voters::decide_remove).await
+        }
         _ => Err(ErrorCode::InvalidRequest),
     }
 }

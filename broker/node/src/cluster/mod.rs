@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use taffrail_core::config::{BrokerConfig, ConfigMap, Layers};
 use taffrail_core::controller::{Controller, Decision};
+use taffrail_core::error::ApiError;
 use taffrail_core::ids::{BrokerEpoch, BrokerId};
 use taffrail_core::metadata::{ConfigResource, Image};
 use taffrail_core::time::Instant;
@@ -61,7 +62,7 @@ pub(crate) use private::{
     handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat,
     handle_raft_messages, handle_register_broker, handle_set_broker_endpoints,
 };
-pub(crate) use quorum::{NotController, QuorumProgress};
+pub(crate) use quorum::{NotController, QuorumProgress, VoterWish, Wish};
 pub(crate) use search::handle_look_for_broker;
 pub(crate) use seating::handle_voter_state;
 
@@ -448,6 +449,14 @@ impl<E: Env> Cluster<E> {
     /// How far the voters of the quorum are, if this broker leads it.
     pub(crate) async fn quorum_progress(&self) -> Result<QuorumProgress, NotController> {
         self.quorum.describe().await
+    }
+
+    /// Does the next step towards another voter, or one less, if this broker leads the quorum.
+    pub(crate) async fn change_voters(
+        &self,
+        wish: VoterWish,
+    ) -> Result<Result<(), ApiError>, NotController> {
+        self.quorum.change_voters(wish).await
     }
 
     fn broker(&self) -> Option<Arc<Broker<E>>> {

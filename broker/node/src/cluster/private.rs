@@ -66,7 +66,18 @@ pub(crate) fn handle_raft_messages<E: Env>(
         return refused(ErrorCode::InvalidRequest);
     }
     let directory = records::directory_from_wire(request.from_directory);
-    let recorded = broker.cluster.image().voter(BrokerId(request.from));
+    let image = broker.cluster.image();
+    let recorded = image.voter(BrokerId(request.from));
+    if let Some(intent) = image.voter_intent(BrokerId(request.from))
+        && intent.since() > request.from_since
+    {
+        return RaftMessagesResponse {
+            error_code: ErrorCode::InvalidVoterKey.code(),
+            recorded_since: intent.since(),
+            removed: true,
+            ..Default::default()
+        };
+    }
     if let Some(voter) = recorded
         && seat::speaks_against(recorded, directory, request.from_since)
     {
@@ -74,6 +85,7 @@ pub(crate) fn handle_raft_messages<E: Env>(
             error_code: ErrorCode::InvalidVoterKey.code(),
             recorded_directory: records::directory_to_wire(voter.directory),
             recorded_since: voter.since,
+            removed: false,
         };
     }
     let meant = Voter {

@@ -5,9 +5,9 @@ use taffrail_core::ids::{
 };
 use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
 use taffrail_protocol::messages::{
-    BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, NoOpRecord,
-    PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
-    UnregisterBrokerRecord, VoterRecord, broker_endpoints_record, register_broker_record,
+    BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, InviteVoterRecord,
+    NoOpRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord,
+    RemoveVoterRecord, TopicRecord, UnregisterBrokerRecord, VoterRecord, broker_endpoints_record, register_broker_record,
 };
 use taffrail_protocol::metadata_records::{self, MetadataRecord};
 use taffrail_protocol::{DecodeError, EncodeError, Uuid};
@@ -148,6 +148,19 @@ fn to_protocol(record: &Record) -> MetadataRecord {
             directory_id: directory_to_wire(*directory),
             since: *since,
         }),
+        Record::RemoveVoter { broker, since } => MetadataRecord::RemoveVoter(RemoveVoterRecord {
+            broker_id: broker.0,
+            since: *since,
+        }),
+        Record::InviteVoter {
+            broker,
+            directory,
+            since,
+        } => MetadataRecord::InviteVoter(InviteVoterRecord {
+            broker_id: broker.0,
+            directory_id: directory_to_wire(*directory),
+            since: *since,
+        }),
         Record::NoOp => MetadataRecord::NoOp(NoOpRecord::default()),
     }
 }
@@ -229,6 +242,15 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
         },
         MetadataRecord::ProducerIds(record) => Record::ProducerIds { next: record.next },
         MetadataRecord::Voter(record) => Record::Voter {
+            broker: BrokerId(record.broker_id),
+            directory: directory_from_wire(record.directory_id),
+            since: record.since,
+        },
+        MetadataRecord::RemoveVoter(record) => Record::RemoveVoter {
+            broker: BrokerId(record.broker_id),
+            since: record.since,
+        },
+        MetadataRecord::InviteVoter(record) => Record::InviteVoter {
             broker: BrokerId(record.broker_id),
             directory: directory_from_wire(record.directory_id),
             since: record.since,
@@ -368,6 +390,15 @@ mod tests {
                 broker: BrokerId(2),
                 directory: None,
                 since: 9,
+            },
+            Record::RemoveVoter {
+                broker: BrokerId(2),
+                since: 10,
+            },
+            Record::InviteVoter {
+                broker: BrokerId(2),
+                directory: Some(DirectoryId([3; 16])),
+                since: 11,
             },
             Record::NoOp,
         ]

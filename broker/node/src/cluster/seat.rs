@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use taffrail_core::ids::DirectoryId;
-use taffrail_core::metadata::Voter;
+use taffrail_core::ids::{BrokerId, DirectoryId};
+use taffrail_core::metadata::{Voter, VoterIntent};
 
 use super::{Cluster, metadata_log, observer};
 use crate::broker::Broker;
@@ -17,10 +17,27 @@ use crate::env::Env;
 #[derive(Default)]
 pub(super) struct Seat {
     place: OnceLock<Place>,
-    /// Why this broker does not vote though it is configured to; for a person to read.
-    vacant: Mutex<Option<String>>,
+    vacant: Mutex<Option<Vacancy>>,
     given_up: AtomicBool,
     joining: AtomicBool,
+}
+
+/// A broker does not vote though it is configured to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Vacancy {
+    /// Why, and what to do; for a person to read.
+    pub(super) reason: String,
+    /// Whether somebody wanted it so. Otherwise the broker is not ready.
+    pub(super) is_wanted: bool,
+}
+
+/// Why a voter gives up its seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeatLost {
+    /// Another disk is recorded for it, with this directory.
+    Replaced(Option<DirectoryId>),
+    /// It was taken out of the voters.
+    Removed,
 }
 
 struct Place {
@@ -39,8 +56,8 @@ impl Seat {
         self.place.get()?.directory
     }
 
-    pub(super) fn set_vacant(&self, reason: Option<String>) {
-        *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    pub(super) fn set_vacant(&self, vacancy: Option<Vacancy>) {
+        *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = vacancy;
     }
 
     /// It is to vote, and follows until it is taken in.
@@ -52,7 +69,7 @@ impl Seat {
         self.given_up.load(Ordering::Acquire) || self.joining.load(Ordering::Acquire)
     }
 
-    pub(super) fn vacant(&self) -> Option<String> {
+    fn vacant(&self) -> Option<Vacancy> {
         self.vacant
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -68,13 +85,24 @@ impl<E: Env> Cluster<E> {
 
     /// Why this broker does not vote though it is configured to, with what to do.
     pub(crate) fn vacant_seat(&self) -> Option<String> {
-        self.seat.vacant()
+        self.seat.vacant().map(|vacancy| vacancy.reason)
     }
 
-    /// This voter's directory, and since when it is recorded as far as this broker knows; -1 for never.
+    /// The same, unless somebody wanted it so.
+    pub(crate) fn lost_seat(&self) -> Option<String> {
+        let vacancy = self.seat.vacant().filter(|vacancy| !vacancy.is_wanted);
+        vacancy.map(|vacancy| vacancy.reason)
+    }
+
+    /// This member's directory, and since when it is recorded as far as this broker knows; -1 for never.
     pub(super) fn own_seat(&self) -> Voter {
         let directory = self.seat.directory();
-        let recorded = self.image().voter(self.id);
+        let image = self.image();
+        let invited = match image.voter_intent(self.id) {
+            Some(VoterIntent::Invited { directory, since }) => Some(Voter { directory, since }),
+            Some(VoterIntent::Removed { .. }) | None => None,
+        };
+        let recorded = image.voter(self.id).or(invited);
         let recorded = recorded.filter(|recorded| recorded.directory == directory);
         Voter {
             directory,
@@ -92,32 +120,59 @@ impl<E: Env> Cluster<E> {
         });
     }
 
-    /// Leaves the seat to the disk that is recorded. This broker only follows from now on, until it is started anew.
-    pub(super) fn give_up_seat(&self, broker: &Arc<Broker<E>>, recorded: Option<DirectoryId>) {
-        let named = |id: Option<DirectoryId>| {
-            id.map_or_else(
-                || "none of the log directories".to_owned(),
-                |id| id.to_string(),
-            )
-        };
+    /// Leaves the seat. This broker only follows from now on, until it is started anew.
+    pub(super) fn give_up_seat(&self, broker: &Arc<Broker<E>>, lost: SeatLost) {
         let path = self.seat.path().unwrap_or_else(|| Path::new(""));
-        let reason = format!(
-            "the metadata log in {} is not the one of this voter: directory {} is recorded for broker {}, this is {}, an old or \
-             another disk. It does not vote. Bring the recorded disk back; or, if it is lost and all other voters run, move the \
-             folder {} away and start this broker again: its log is then restored from theirs, and this directory recorded",
-            path.display(),
-            named(recorded),
-            self.id,
-            named(self.seat.directory()),
-            metadata_log::FOLDER,
-        );
-        tracing::error!(broker = %self.id, %reason, "does not vote");
-        self.seat.set_vacant(Some(reason));
+        let vacancy = match lost {
+            SeatLost::Replaced(recorded) => Vacancy {
+                reason: replaced_reason(self.id, path, recorded, self.seat.directory()),
+                is_wanted: false,
+            },
+            SeatLost::Removed => Vacancy {
+                reason: format!(
+                    "broker {} was taken out of the voters and follows the metadata. To have it vote again, move the folder {} \
+                     in {} away, start this broker again and add it as a voter",
+                    self.id,
+                    metadata_log::FOLDER,
+                    path.display()
+                ),
+                is_wanted: true,
+            },
+        };
+        if vacancy.is_wanted {
+            tracing::warn!(broker = %self.id, reason = vacancy.reason, "does not vote");
+        } else {
+            tracing::error!(broker = %self.id, reason = vacancy.reason, "does not vote");
+        }
+        self.seat.set_vacant(Some(vacancy));
         self.seat.given_up.store(true, Ordering::Release);
         self.waiting.refuse();
         self.history.clear();
         broker.env.spawn(observer::run(Arc::clone(broker)));
     }
+}
+
+fn replaced_reason(
+    broker: BrokerId,
+    path: &Path,
+    recorded: Option<DirectoryId>,
+    own: Option<DirectoryId>,
+) -> String {
+    let named = |id: Option<DirectoryId>| {
+        id.map_or_else(
+            || "none of the log directories".to_owned(),
+            |id| id.to_string(),
+        )
+    };
+    format!(
+        "the metadata log in {} is not the one of this voter: directory {} is recorded for broker {broker}, this is {}, an old or \
+         another disk. It does not vote. Bring the recorded disk back; or, if it is lost and all other voters run, move the \
+         folder {} away and start this broker again: its log is then restored from theirs, and this directory recorded",
+        path.display(),
+        named(recorded),
+        named(own),
+        metadata_log::FOLDER,
+    )
 }
 
 /// Whether what is recorded of a voter speaks against one that comes with this directory, recorded since that index as far as the

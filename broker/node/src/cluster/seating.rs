@@ -1,21 +1,24 @@
 //! How a voter with an empty metadata log comes to vote: it asks all other voters how they stand, until the core says to
 //! found the quorum, to restore the log from its leader, or to join it. And how a voter answers one that asks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use taffrail_core::controller::Controller;
-use taffrail_core::ids::BrokerId;
+use taffrail_core::ids::{BrokerId, DirectoryId};
+use taffrail_core::metadata::VoterIntent;
 use taffrail_core::raft::{
     HardState, Persist, Persisted, Seating, Snapshot, VoterStanding, judge_seating,
 };
+use taffrail_core::time::Instant;
 use taffrail_protocol::messages::voter_state_response::VoterSnapshot;
 use taffrail_protocol::messages::{VoterStateRequest, VoterStateResponse};
 use taffrail_protocol::{ErrorCode, Request};
 
 use super::metadata_log::MetadataLog;
 use super::quorum::NotController;
+use super::seat::Vacancy;
 use super::{observer, peer, records};
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -25,6 +28,8 @@ use crate::env::Env;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The pause before a leader is asked again whether it would take this broker in.
 const INVITATION_PAUSE: Duration = Duration::from_millis(500);
+/// How long ago a broker that waits to be taken in may have asked: three times the pause.
+const ASKED_LATELY: Duration = Duration::from_millis(1500);
 /// How long an answer may take; the snapshot of a large cluster has some MiB.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -39,11 +44,21 @@ struct State {
     /// `Empty` or `Lost` while it does not vote; none before its log was opened, and once it votes.
     own: Option<VoterStanding>,
     heard_empty: BTreeSet<BrokerId>,
+    /// The brokers that asked this voter to be taken in, when they last did, and the log directory of their metadata log. As
+    /// many as are configured as voters.
+    asked: BTreeMap<BrokerId, (Instant, Option<DirectoryId>)>,
 }
 
 impl Waiting {
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The log directory with which a broker waits to be taken in, if it does: it asks again and again.
+    pub(super) fn asked_with(&self, broker: BrokerId, now: Instant) -> Option<Option<DirectoryId>> {
+        let asked = self.with(|state| state.asked.get(&broker).copied());
+        let (at, directory) = asked?;
+        (now < at + ASKED_LATELY).then_some(directory)
     }
 
     /// This voter does not vote, and will not before it is started anew.
@@ -109,9 +124,12 @@ pub(super) async fn run<E: Env>(
         };
         if told.as_ref() != Some(&reason) {
             tracing::info!(broker = %broker.id, %reason, "has an empty metadata log and does not vote yet");
-            let vacant =
-                format!("the metadata log is empty and this voter does not vote yet: {reason}");
-            broker.cluster.seat.set_vacant(Some(vacant));
+            broker.cluster.seat.set_vacant(Some(Vacancy {
+                reason: format!(
+                    "the metadata log is empty and this voter does not vote yet: {reason}"
+                ),
+                is_wanted: false,
+            }));
             told = Some(reason);
         }
         pause(&broker, PAUSE).await;
@@ -133,6 +151,7 @@ async fn follow_until_invited<E: Env>(broker: &Arc<Broker<E>>, leader: BrokerId)
     tracing::info!(broker = %broker.id, %leader, "follows the metadata, and waits to be taken in as a voter");
     let invited = async {
         loop {
+            tell_removal(broker);
             let leader = broker.cluster.controller_id().unwrap_or(leader);
             let answer = ask(broker, leader, true, false).await;
             match answer
@@ -163,6 +182,20 @@ async fn follow_until_invited<E: Env>(broker: &Arc<Broker<E>>, leader: BrokerId)
     };
     broker.cluster.seat.set_joining(false);
     leader
+}
+
+/// A broker that was taken out of the voters is told so, and is ready without.
+fn tell_removal<E: Env>(broker: &Arc<Broker<E>>) {
+    let cluster = &broker.cluster;
+    let intent = cluster.image().voter_intent(broker.id);
+    let removed = matches!(intent, Some(VoterIntent::Removed { .. }));
+    cluster.seat.set_vacant(removed.then(|| Vacancy {
+        reason: format!(
+            "broker {} was taken out of the voters and follows the metadata. Add it as a voter to have it vote again",
+            broker.id
+        ),
+        is_wanted: true,
+    }));
 }
 
 /// How each of the other voters stands; none of those that do not answer or do not know it yet.
@@ -292,9 +325,23 @@ pub(crate) async fn handle_voter_state<E: Env>(
         // It has not opened its own log yet.
         Err(NotController) => return refused(ErrorCode::NotController),
     };
-    let wants = request.want_snapshot && (is_voter || is_configured);
+    let directory = records::directory_from_wire(request.directory);
+    let invites = is_configured
+        && match cluster.image().voter_intent(asker) {
+            Some(VoterIntent::Removed { .. }) => false,
+            Some(VoterIntent::Invited {
+                directory: invited, ..
+            }) => invited == directory,
+            None => true,
+        };
+    if is_configured && !is_voter {
+        let asked = (broker.env.now(), directory);
+        cluster
+            .waiting
+            .with(|state| state.asked.insert(asker, asked));
+    }
+    let wants = request.want_snapshot && (is_voter || invites);
     if wants {
-        let directory = records::directory_from_wire(request.directory);
         let prepared = if is_voter {
             let replace =
                 move |controller: &mut Controller, _| controller.replace_voter(asker, directory);
@@ -309,7 +356,7 @@ pub(crate) async fn handle_voter_state<E: Env>(
         tracing::warn!(voter = %asker, ?directory, is_voter, "gives the metadata log to a broker that has none");
     }
     match cluster.quorum.voter_state(asker, wants).await {
-        Ok((standing, snapshot)) => to_wire(standing, is_configured, snapshot),
+        Ok((standing, snapshot)) => to_wire(standing, invites, snapshot),
         Err(NotController) => refused(ErrorCode::NotController),
     }
 }

@@ -10,6 +10,7 @@ use taffrail_core::raft::{Persisted, RaftConfig, RaftNode};
 
 use super::metadata_log::{self, DAMAGED_ADVICE, MetadataLog, MetadataLogError};
 use super::quorum::{Parts, Task};
+use super::seat::SeatLost;
 use super::{Cluster, doubts, millis, observer, published, records, registration, seat, seating};
 use crate::broker::Broker;
 use crate::env::Env;
@@ -95,7 +96,8 @@ impl<E: Env> Cluster<E> {
         if image.voters().count() > 1 && seat::is_other(recorded, self.seat.directory()) {
             let now = broker.env.now();
             self.published.publish(applied, Arc::new(image), now);
-            self.give_up_seat(broker, recorded.and_then(|voter| voter.directory));
+            let recorded = recorded.and_then(|voter| voter.directory);
+            self.give_up_seat(broker, SeatLost::Replaced(recorded));
             return Ok(());
         }
         let raft = RaftNode::new(

@@ -36,8 +36,8 @@ macro_rules! oracles {
 }
 
 oracles! {
-    AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse AlterReplicaLogDirsRequest
-    AlterReplicaLogDirsResponse ApiVersionsRequest ApiVersionsResponse
+    AddRaftVoterRequest AddRaftVoterResponse AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse
+    AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse ApiVersionsRequest ApiVersionsResponse
     ConsumerProtocolAssignment ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse
     CreateTopicsRequest CreateTopicsResponse DeleteGroupsRequest DeleteGroupsResponse DeleteRecordsRequest
     DeleteRecordsResponse DeleteTopicsRequest DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse
@@ -51,7 +51,8 @@ oracles! {
     ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse MetadataRequest MetadataResponse
     OffsetCommitRequest OffsetCommitResponse OffsetDeleteRequest OffsetDeleteResponse OffsetFetchRequest
     OffsetFetchResponse OffsetForLeaderEpochRequest
-    OffsetForLeaderEpochResponse ProduceRequest ProduceResponse SyncGroupRequest SyncGroupResponse
+    OffsetForLeaderEpochResponse ProduceRequest ProduceResponse RemoveRaftVoterRequest RemoveRaftVoterResponse
+    SyncGroupRequest SyncGroupResponse
     AddOffsetsToTxnRequest AddOffsetsToTxnResponse AddPartitionsToTxnRequest AddPartitionsToTxnResponse
     DescribeProducersRequest DescribeProducersResponse DescribeTransactionsRequest DescribeTransactionsResponse
     EndTxnRequest EndTxnResponse ListTransactionsRequest ListTransactionsResponse TxnOffsetCommitRequest

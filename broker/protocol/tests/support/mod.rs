@@ -282,8 +282,8 @@ macro_rules! inline {
 }
 
 all_codecs! {
-    AllocateProducerIdsRequest AllocateProducerIdsResponse AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse
-    AlterPartitionReassignmentsRequest
+    AddRaftVoterRequest AddRaftVoterResponse AllocateProducerIdsRequest AllocateProducerIdsResponse
+    AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse AlterPartitionReassignmentsRequest
     AlterPartitionReassignmentsResponse AlterPartitionsRequest AlterPartitionsResponse ApiVersionsRequest
     ApiVersionsResponse BrokerHeartbeatRequest BrokerHeartbeatResponse ConsumerProtocolAssignment
     ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse CreateTopicsRequest
@@ -301,7 +301,8 @@ all_codecs! {
     MetadataRequest MetadataResponse
     OffsetCommitRequest OffsetCommitResponse OffsetDeleteRequest OffsetDeleteResponse OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest
     OffsetForLeaderEpochResponse PeerHelloRequest PeerHelloResponse ProduceRequest ProduceResponse
-    RaftMessagesRequest RaftMessagesResponse RegisterBrokerRequest RegisterBrokerResponse SetBrokerEndpointsRequest
+    RaftMessagesRequest RaftMessagesResponse RegisterBrokerRequest RegisterBrokerResponse RemoveRaftVoterRequest
+    RemoveRaftVoterResponse SetBrokerEndpointsRequest
     SetBrokerEndpointsResponse SyncGroupRequest SyncGroupResponse VoterStateRequest VoterStateResponse
     AddOffsetsToTxnRequest AddOffsetsToTxnResponse AddPartitionsToTxnRequest AddPartitionsToTxnResponse
     DescribeProducersRequest DescribeProducersResponse DescribeTransactionsRequest DescribeTransactionsResponse
@@ -309,5 +310,6 @@ all_codecs! {
     TxnOffsetCommitResponse WriteTxnMarkersRequest WriteTxnMarkersResponse TransactionLogKey TransactionLogValue
     GroupMetadataKey GroupMetadataValue OffsetCommitKey OffsetCommitValue
     RegisterBrokerRecord UnregisterBrokerRecord BrokerStateRecord BrokerEndpointsRecord TopicRecord RemoveTopicRecord
-    PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord VoterRecord NoOpRecord
+    PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord VoterRecord RemoveVoterRecord
+    InviteVoterRecord NoOpRecord
 }

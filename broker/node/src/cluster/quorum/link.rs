@@ -140,11 +140,18 @@ async fn deliver<E: Env>(
         .call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
         .await?;
     if answer.error_code == ErrorCode::InvalidVoterKey.code() {
+        let news = if answer.removed {
+            Event::Removed {
+                since: answer.recorded_since,
+            }
+        } else {
+            Event::Replaced(Voter {
+                directory: records::directory_from_wire(answer.recorded_directory),
+                since: answer.recorded_since,
+            })
+        };
         // A full queue only delays it until the next refusal.
-        let _ = events.try_send(Event::Replaced(Voter {
-            directory: records::directory_from_wire(answer.recorded_directory),
-            since: answer.recorded_since,
-        }));
+        let _ = events.try_send(news);
     }
     if answer.error_code != ErrorCode::None.code() {
         // It may hold this process for an earlier one; a new connection begins with who we are.

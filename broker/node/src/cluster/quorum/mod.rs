@@ -8,7 +8,8 @@ pub(super) mod wire;
 
 use std::sync::OnceLock;
 
-use taffrail_core::controller::{Controller, Decision, Sighting, Suspect};
+use taffrail_core::controller::{Controller, Decision, Sighting, Suspect, VoterKey};
+use taffrail_core::error::ApiError;
 use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
 use taffrail_core::metadata::{Record, Voter};
 use taffrail_core::raft::{Message, Snapshot, VoterProgress, VoterStanding};
@@ -33,6 +34,8 @@ pub(super) enum Event {
     Messages(Vec<Message>, Option<DirectoryId>),
     /// Another voter knows a later record of this one, with another directory.
     Replaced(Voter),
+    /// Another voter knows that this broker was taken out of the voters, at that index.
+    Removed { since: i64 },
     /// A voter that cannot be reached.
     Unreachable(BrokerId),
     /// A request for the controller.
@@ -50,6 +53,8 @@ pub(super) enum Event {
         learner: BrokerId,
         reply: oneshot::Sender<()>,
     },
+    /// Somebody wishes for another voter, or for one less. The answer is REQUEST_TIMED_OUT as long as that is under way.
+    ChangeVoters(VoterWish, oneshot::Sender<Result<(), ApiError>>),
     /// This broker stops: another voter should lead.
     HandOver,
     /// A connection of another broker to this one has ended.
@@ -67,6 +72,23 @@ pub(super) enum Event {
         term: u64,
         gone: bool,
     },
+}
+
+/// What somebody wishes for a voter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VoterWish {
+    pub(crate) key: VoterKey,
+    pub(crate) wish: Wish,
+}
+
+/// That it comes, or goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Add {
+        /// Whether the answer waits until it votes, and not only until it is invited to.
+        ack_when_committed: bool,
+    },
+    Remove,
 }
 
 /// Has the controller decide something. Dropped undone if this broker does not lead.
@@ -177,6 +199,20 @@ impl Quorum {
             .await
             .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)
+    }
+
+    /// Does the next step towards what somebody wishes for the voters, if this broker leads them.
+    pub(super) async fn change_voters(
+        &self,
+        wish: VoterWish,
+    ) -> Result<Result<(), ApiError>, NotController> {
+        let (answer, answered) = oneshot::channel();
+        let events = self.events.get().ok_or(NotController)?;
+        events
+            .send(Event::ChangeVoters(wish, answer))
+            .await
+            .map_err(|_| NotController)?;
+        answered.await.map_err(|_| NotController)
     }
 
     /// How far the voters are, if this broker leads them.

@@ -3,13 +3,14 @@
 //! Everything that arrived together is written together.
 
 mod lead;
+mod members;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::controller::{Controller, ControllerConfig};
-use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
+use taffrail_core::ids::{BrokerId, Incarnation};
 use taffrail_core::metadata::{Image, Record};
 use taffrail_core::raft::{Entry, Message, RaftError, RaftNode, Snapshot};
 use taffrail_core::time::Instant;
@@ -20,8 +21,10 @@ use super::pending::PendingReplies;
 use super::{Decide, Decided, Event, QuorumProgress, Release};
 use crate::broker::Broker;
 use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
-use crate::cluster::{records, search, seat};
+use crate::cluster::seat::{self, SeatLost};
+use crate::cluster::{records, search};
 use crate::env::Env;
+use members::{Heard, Removal};
 
 /// Events taken in one turn before anything is written.
 const EVENTS_PER_TURN: usize = 256;
@@ -41,8 +44,12 @@ pub(in crate::cluster) struct Task<E: Env> {
     links: BTreeMap<BrokerId, Link>,
     /// For links to new members.
     sender: mpsc::Sender<Event>,
-    /// With which directory each other member was heard of last.
-    directories: BTreeMap<BrokerId, Option<DirectoryId>>,
+    /// When each other member was heard of last, and with which directory.
+    heard: BTreeMap<BrokerId, Heard>,
+    /// A removal that is asked for.
+    removal: Option<Removal>,
+    /// When this member last asked whether it still is one.
+    knocked_at: Instant,
     tick: Duration,
     next_tick: Instant,
     /// The committed metadata, and the last index in it.
@@ -53,8 +60,8 @@ pub(in crate::cluster) struct Task<E: Env> {
     /// A decision could not be proposed: the next tick is soon enough for another try.
     stalled: bool,
     leader_look: Option<LeaderLook>,
-    /// Another disk is recorded for this voter, in this directory: it gives up its seat.
-    replaced_by: Option<Option<DirectoryId>>,
+    /// It gives up its seat.
+    seat_lost: Option<SeatLost>,
 }
 
 /// A look for the leader is under way.
@@ -99,7 +106,9 @@ impl<E: Env> Task<E> {
             events,
             links: BTreeMap::new(),
             sender: sender.clone(),
-            directories: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            removal: None,
+            knocked_at: broker.env.now(),
             tick: parts.tick,
             next_tick: broker.env.now() + parts.tick,
             image: Arc::new(parts.image),
@@ -108,7 +117,7 @@ impl<E: Env> Task<E> {
             config: parts.config,
             stalled: false,
             leader_look: None,
-            replaced_by: None,
+            seat_lost: None,
         };
         task.link_members();
         task
@@ -138,10 +147,10 @@ impl<E: Env> Task<E> {
         if let Err(reason) = self.serve().await {
             tracing::error!(broker = %broker.id, %reason, "the metadata quorum lost this voter");
             broker.fail(reason);
-        } else if let Some(recorded) = self.replaced_by {
+        } else if let Some(lost) = self.seat_lost {
             drop(self);
             broker.cluster.set_leader(None);
-            broker.cluster.give_up_seat(&broker, recorded);
+            broker.cluster.give_up_seat(&broker, lost);
         }
     }
 
@@ -162,11 +171,14 @@ impl<E: Env> Task<E> {
                 };
                 self.handle_event(event)?;
             }
-            if self.replaced_by.is_some() {
+            if self.seat_lost.is_none() {
+                self.handle_time();
+                self.drive().await?;
+                self.notice_removal();
+            }
+            if self.seat_lost.is_some() {
                 return Ok(());
             }
-            self.handle_time();
-            self.drive().await?;
             self.compact_if_large().await?;
         }
     }
@@ -184,7 +196,7 @@ impl<E: Env> Task<E> {
         match event {
             Event::Messages(messages, directory) => {
                 if let Some(message) = messages.first() {
-                    self.note_directory(message.from, directory);
+                    self.note_heard(message.from, directory);
                 }
                 for message in messages {
                     self.handle_message(message)?;
@@ -193,7 +205,12 @@ impl<E: Env> Task<E> {
             Event::Replaced(recorded) => {
                 let own = self.broker.cluster.own_seat();
                 if seat::speaks_against(Some(recorded), own.directory, own.since) {
-                    self.replaced_by = Some(recorded.directory);
+                    self.seat_lost = Some(SeatLost::Replaced(recorded.directory));
+                }
+            }
+            Event::Removed { since } => {
+                if self.broker.cluster.own_seat().since < since {
+                    self.seat_lost = Some(SeatLost::Removed);
                 }
             }
             Event::Unreachable(peer) => self.raft.handle_unreachable(peer),
@@ -224,6 +241,7 @@ impl<E: Env> Task<E> {
                 });
                 self.add_learner(learner, reply);
             }
+            Event::ChangeVoters(wish, answer) => self.change_voters(&wish, answer),
             Event::HandOver => self.hand_over(),
             Event::ConnectionLost { peer, incarnation } => self.lose_connection(peer, incarnation),
             Event::Looked(suspect, sighting) => {
@@ -300,6 +318,7 @@ impl<E: Env> Task<E> {
         if now >= self.next_tick {
             self.stalled = false;
             self.raft.handle_tick();
+            self.knock_if_forgotten();
             let following = self.next_tick + self.tick;
             self.next_tick = if following > now {
                 following

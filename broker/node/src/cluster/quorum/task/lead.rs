@@ -1,22 +1,15 @@
 //! What a voter does as the leader of the quorum, besides the controller's decisions: it takes the lead and hands it over, and
-//! keeps the record of the voters.
-
-use std::collections::BTreeSet;
+//! restores voters that lost their log.
 
 use taffrail_core::controller::Controller;
-use taffrail_core::ids::{BrokerId, DirectoryId, TopicId};
-use taffrail_core::metadata::{Image, Record};
-use taffrail_core::raft::{MembershipChange, Role, Snapshot, VoterProgress, VoterStanding};
+use taffrail_core::ids::{BrokerId, TopicId};
+use taffrail_core::metadata::Image;
+use taffrail_core::raft::{Role, Snapshot, VoterStanding};
 
 use super::{Decided, Leadership, Task};
-use crate::cluster::quorum::Release;
-use crate::cluster::quorum::link::Link;
 use crate::cluster::quorum::pending::PendingReplies;
 use crate::cluster::records;
 use crate::env::{Env, random_id};
-
-/// Entries that a learner may lack of those committed when it becomes a voter: a few moments' worth. Raft sees to the rest.
-const LEARNER_LAG_MAX: u64 = 64;
 
 impl<E: Env> Task<E> {
     pub(super) fn take_role(&mut self, role: Role) {
@@ -92,24 +85,6 @@ impl<E: Env> Task<E> {
         }
     }
 
-    /// A voter whose directory is not recorded yet is known by the first one that it comes with.
-    pub(super) fn note_directory(&mut self, voter: BrokerId, directory: Option<DirectoryId>) {
-        self.directories.insert(voter, directory);
-        let Some(leadership) = &self.leadership else {
-            return;
-        };
-        let known = leadership.controller.image().voter(voter);
-        if directory.is_some() && known.is_some_and(|known| known.directory.is_none()) {
-            self.decide(Box::new(move |controller, _| {
-                let decision = controller.record_voters(&[(voter, directory)]);
-                Decided {
-                    records: decision.records,
-                    release: Box::new(|| {}),
-                }
-            }));
-        }
-    }
-
     /// A voter whose disk was lost starts anew on what is committed here.
     pub(super) fn restore(&mut self, voter: BrokerId) -> Result<Option<Snapshot>, String> {
         if self.leadership.is_none() || self.raft.applied_index() != self.applied {
@@ -131,99 +106,6 @@ impl<E: Env> Task<E> {
             term: self.raft.term(),
             leader: self.raft.leader(),
             counts_asker,
-        }
-    }
-
-    /// Takes a broker in as a learner, and replies once that is committed; drops the reply if this voter does not lead or another
-    /// change is under way.
-    pub(super) fn add_learner(&mut self, learner: BrokerId, reply: Release) {
-        let (voters, learners) = self.raft.members();
-        if self.leadership.is_some() && (learners.contains(&learner) || voters.contains(&learner)) {
-            reply();
-            return;
-        }
-        self.change_members(MembershipChange::AddLearner(learner), Vec::new, reply);
-    }
-
-    /// Lets a learner that has the log vote. Two voters stand less than one does, so of an even number it waits for another one;
-    /// both then go one right after the other.
-    pub(super) fn promote_learner(&mut self) {
-        if self.leadership.is_none() {
-            return;
-        }
-        let (voters, learners) = self.raft.members();
-        if learners.is_empty() {
-            return;
-        }
-        let commit_index = self.raft.commit_index();
-        let is_ready = |progress: &VoterProgress| {
-            !progress.votes
-                && progress.recently_active
-                && progress.matched + LEARNER_LAG_MAX >= commit_index
-        };
-        let progress = self.raft.progress().into_iter().filter(is_ready);
-        let known = progress.filter_map(|progress| {
-            let directory = self.directories.get(&progress.voter)?;
-            Some((progress.voter, *directory))
-        });
-        let ready: Vec<(BrokerId, Option<DirectoryId>)> = known.collect();
-        let Some(&(learner, directory)) = ready.first() else {
-            return;
-        };
-        if voters.len() % 2 == 1 && ready.len() < 2 {
-            return;
-        }
-        let Some(leadership) = &self.leadership else {
-            return;
-        };
-        let records = leadership
-            .controller
-            .replace_voter(learner, directory)
-            .records;
-        let change = MembershipChange::AddVoter(learner);
-        self.change_members(change, || records, Box::new(|| {}));
-    }
-
-    /// Proposes a change with its records; drops the reply if that is not possible at the moment.
-    fn change_members(
-        &mut self,
-        change: MembershipChange,
-        records: impl FnOnce() -> Vec<Record>,
-        reply: Release,
-    ) {
-        let Some(leadership) = &mut self.leadership else {
-            return;
-        };
-        let records = records();
-        let proposed = records::encode(&records)
-            .map_err(|error| error.to_string())
-            .and_then(|data| {
-                let proposed = self.raft.propose_change(change, &data);
-                proposed.map_err(|error| error.to_string())
-            });
-        match proposed {
-            Ok(index) => {
-                tracing::info!(?change, index, "changes the members of the metadata quorum");
-                leadership.controller.apply(index as i64, &records);
-                leadership.proposed = index;
-                leadership.pending.push(index, reply);
-            }
-            Err(reason) => {
-                tracing::debug!(?change, reason, "a change of members was not proposed");
-            }
-        }
-    }
-
-    /// Opens links to new members, and closes those to brokers that are none any more.
-    pub(super) fn link_members(&mut self) {
-        let (voters, learners) = self.raft.members();
-        let members = voters.into_iter().chain(learners);
-        let members: BTreeSet<BrokerId> = members.filter(|id| *id != self.broker.id).collect();
-        self.links.retain(|id, _| members.contains(id));
-        for id in members {
-            self.links
-                .entry(id)
-                .or_insert_with(|| Link::new(&self.broker, id, self.sender.clone()));
         }
     }
 }
