@@ -1,4 +1,4 @@
-//! Kafka's own command-line tools: the console clients and the log dumper, run from the jars of `make tools`.
+//! Kafka's own command-line tools: the console clients, the log dumper and others, run from the jars of `make tools`.
 
 use std::fs::File;
 use std::path::Path;
@@ -111,6 +111,23 @@ pub fn consumer_groups(bootstrap: &str, arguments: &[&str]) -> Result<String> {
         .args(arguments);
     let printed = run(command, "kafka-consumer-groups")?;
     Ok(String::from_utf8_lossy(&printed).into_owned())
+}
+
+/// Runs `kafka-metadata-quorum.sh`, for a controller of this file if there is one, and gives what it printed.
+pub fn metadata_quorum(
+    bootstrap: &str,
+    controller: Option<&Path>,
+    arguments: &[&str],
+) -> Result<String> {
+    let mut command = tools::java(ADMIN_JVM)?;
+    command
+        .arg("org.apache.kafka.tools.MetadataQuorumCommand")
+        .args(["--bootstrap-server", bootstrap]);
+    if let Some(file) = controller {
+        command.arg("--command-config").arg(file);
+    }
+    command.args(arguments);
+    Ok(String::from_utf8_lossy(&run(command, "kafka-metadata-quorum")?).into_owned())
 }
 
 fn run(mut command: Command, name: &str) -> Result<Vec<u8>> {

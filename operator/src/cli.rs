@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use taffrail_protocol::Uuid;
 
 /// Runs Taffrail clusters from Cluster and Topic manifests.
 #[derive(Debug, Parser)]
@@ -31,6 +32,9 @@ pub enum Command {
     Crds,
     /// Produce records to each partition of a topic and read them back: are clients served?
     Ping(PingArguments),
+    /// Tell who votes on a cluster's metadata, take a voter out or have one come in.
+    #[command(subcommand)]
+    Quorum(QuorumCommand),
     /// Reconcile Clusters and Topics in Kubernetes.
     Run(RunArguments),
 }
@@ -101,6 +105,49 @@ pub struct PingArguments {
     /// Records for each partition.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub records: u32,
+    /// Seconds to go on trying.
+    #[arg(long, default_value_t = 30)]
+    pub wait: u64,
+}
+
+/// What to do with the voters.
+#[derive(Debug, Subcommand)]
+pub enum QuorumCommand {
+    /// Tell who votes, with which log directory, and how far each voter is.
+    Describe(DescribeQuorumArguments),
+    /// Have a broker vote. It must run, be named in controller.quorum.voters of all brokers, and have no metadata log of an earlier
+    /// time: it gets the log, and then votes.
+    AddVoter(VoterArguments),
+    /// Take a voter out: one whose disk is lost, or that is not to vote any more. It is not taken in again by itself.
+    ///
+    /// Refused if no majority of those that stay lives.
+    RemoveVoter(VoterArguments),
+}
+
+/// Arguments of `quorum describe`.
+#[derive(Debug, Args)]
+pub struct DescribeQuorumArguments {
+    /// Addresses of brokers, as host:port, separated by commas.
+    #[arg(long)]
+    pub bootstrap: String,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Arguments of `quorum add-voter` and `quorum remove-voter`.
+#[derive(Debug, Args)]
+pub struct VoterArguments {
+    /// Addresses of brokers, as host:port, separated by commas.
+    #[arg(long)]
+    pub bootstrap: String,
+    /// The broker.
+    #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
+    pub id: i32,
+    /// Id of the log directory that holds its metadata log, as `quorum describe` and meta.properties give it; by default the one
+    /// that it votes with, or comes with. Any other one is refused.
+    #[arg(long)]
+    pub directory: Option<Uuid>,
     /// Seconds to go on trying.
     #[arg(long, default_value_t = 30)]
     pub wait: u64,

@@ -25,9 +25,11 @@ fn main() -> ExitCode {
 fn log(command: &Command) {
     let (default, format) = match command {
         Command::Run(arguments) => (arguments.log_level.as_str(), arguments.log_format),
-        Command::Local(_) | Command::Plan(_) | Command::Crds | Command::Ping(_) => {
-            ("warn", LogFormat::Text)
-        }
+        Command::Local(_)
+        | Command::Plan(_)
+        | Command::Crds
+        | Command::Ping(_)
+        | Command::Quorum(_) => ("warn", LogFormat::Text),
     };
     // The watcher's own warnings come several times a second while a namespace cannot be listed; ours come once.
     let default = format!("{default},kube_runtime::watcher=error");
@@ -55,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
         }
         Command::Ping(arguments) => kafka::run_ping(&arguments)?,
+        Command::Quorum(command) => kafka::run_quorum(&command)?,
         Command::Run(arguments) => kubernetes::run(&arguments)?,
     }
     Ok(())

@@ -6,6 +6,7 @@ mod connection;
 mod endpoints;
 mod observe;
 mod ping;
+mod quorum;
 
 pub use admin::{Admin, AdminError};
 pub use apply::apply_step;
@@ -13,3 +14,4 @@ pub use connection::{Connection, ConnectionError};
 pub use endpoints::{Endpoints, recorded_endpoints, set_endpoints};
 pub use observe::observe;
 pub use ping::{PingError, ping, run_ping};
+pub use quorum::run_quorum;

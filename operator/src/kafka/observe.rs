@@ -27,7 +27,7 @@ pub(super) const TOPIC_RESOURCE: i8 = 2;
 const SET_ON_TOPIC: i8 = 1;
 
 /// The name by which the metadata log is asked for (KIP-595).
-const METADATA_TOPIC: &str = "__cluster_metadata";
+pub(super) const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// How long a broker may wait for its controller.
 pub(super) const CONTROLLER_WAIT_MS: i32 = 8_000;
