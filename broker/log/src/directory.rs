@@ -471,6 +471,27 @@ fn create_durably<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The identity of a directory that no `LogDirectory` is opened for: one that holds the metadata log alone. It is made if it is
+/// missing, and given an identity, with `new_directory_id`, if it has none.
+pub fn identify_directory<D: Disk>(
+    disk: &D,
+    path: &Path,
+    cluster_id: &str,
+    node_id: i32,
+    new_directory_id: [u8; 16],
+) -> Result<Identity, DirectoryError> {
+    create_durably(disk, path).map_err(|source| DirectoryError::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let expected = Identity {
+        cluster_id: cluster_id.to_owned(),
+        node_id,
+        directory_id: new_directory_id,
+    };
+    read_or_write_identity(disk, path, expected)
+}
+
 fn read_or_write_identity<D: Disk>(
     disk: &D,
     path: &Path,

@@ -27,7 +27,9 @@ pub mod verify;
 pub use checkpoint::{CheckpointKind, Offsets};
 pub use clean_shutdown::CleanShutdown;
 pub use config::LogConfig;
-pub use directory::{DirectoryError, LogDirectory, settle_swaps, with_fewest_partitions};
+pub use directory::{
+    DirectoryError, LogDirectory, identify_directory, settle_swaps, with_fewest_partitions,
+};
 pub use disk::{DirEntry, Disk, DiskFile, Space};
 pub use epochs::{EpochEnd, EpochEntry, LeaderEpochs};
 pub use error::LogError;

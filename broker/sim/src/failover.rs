@@ -24,7 +24,11 @@ pub(crate) struct Scene {
 impl Scene {
     /// A cluster all of whose brokers are active.
     pub(crate) fn new(seed: u64, brokers: u32) -> Scene {
-        let cluster = Cluster::new(brokers, 0, &ConfigMap::new(), Random::new(seed));
+        Scene::with_settings(seed, brokers, &ConfigMap::new())
+    }
+
+    fn with_settings(seed: u64, brokers: u32, settings: &ConfigMap) -> Scene {
+        let cluster = Cluster::new(brokers, 0, settings, Random::new(seed));
         let mut scene = Scene { seed, cluster };
         for broker in 0..scene.cluster.size() {
             scene.cluster.start(broker);

@@ -226,7 +226,7 @@ configs! {
     "controller.quorum.election.timeout.ms" controller_quorum_election_timeout_ms: i32 = Some("1000"), AtLeast(100), ReadOnly, [],
         "How long a voter waits for the controller before it stands for election, in milliseconds.";
     "metadata.log.dir" metadata_log_dir: Option<String> = None, Any, ReadOnly, [],
-        "The folder of the metadata log; the first of log.dirs if not set.";
+        "Where the folder of the metadata log is; the first of log.dirs if not set. It gets a meta.properties with an id of its own.";
     "metadata.log.max.record.bytes.between.snapshots" metadata_log_max_record_bytes_between_snapshots: i64 = Some("20971520"), AtLeast(1), ReadOnly, [],
         "How many bytes of metadata records are kept before a snapshot replaces them.";
     "controlled.shutdown.enable" controlled_shutdown_enable: bool = Some("true"), Any, ReadOnly, [],

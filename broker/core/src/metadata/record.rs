@@ -93,8 +93,7 @@ pub enum Record {
     Voter {
         /// Which broker.
         broker: BrokerId,
-        /// The log directory that holds its metadata log: with another one it is not this voter. `None` until it tells,
-        /// and if its metadata log is in none of its log directories.
+        /// The log directory that holds its metadata log: with another one it is not this voter. `None` until it tells.
         directory: Option<DirectoryId>,
         /// The index of the entry that says so: of two records the later one holds.
         since: i64,

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use taffrail_core::ids::{BrokerId, DirectoryId};
 use taffrail_core::metadata::{Voter, VoterIntent};
+use taffrail_log::{DirectoryError, identify_directory};
 
 use super::{Cluster, metadata_log, observer};
 use crate::broker::Broker;
-use crate::env::Env;
+use crate::env::{Env, random_id};
+use crate::node::StartError;
 
 /// Known from the start of a voter on.
 #[derive(Default)]
@@ -42,7 +44,7 @@ pub(super) enum SeatLost {
 
 struct Place {
     path: PathBuf,
-    /// None if the metadata log is in none of the log directories.
+    /// None if it is a log directory that cannot be read.
     directory: Option<DirectoryId>,
 }
 
@@ -110,14 +112,37 @@ impl<E: Env> Cluster<E> {
         }
     }
 
-    /// Notes in which directory the metadata log is.
-    pub(super) fn place_seat(&self, broker: &Broker<E>, path: &Path) {
+    /// Notes in which directory the metadata log is. One that is no log directory is given an id of its own.
+    pub(super) fn place_seat(&self, broker: &Broker<E>, path: &Path) -> Result<(), StartError> {
         let mut directories = broker.replication.directories().iter();
         let holder = directories.find(|directory| directory.path() == path);
+        let mut log_dirs = broker.config.log_dirs.iter();
+        let directory = match holder {
+            Some(directory) => Some(directory.identity().directory_id),
+            // A log directory that could not be opened.
+            None if log_dirs.any(|log_dir| Path::new(log_dir) == path) => None,
+            None => Some(self.identify(broker, path)?),
+        };
         self.seat.place.get_or_init(|| Place {
             path: path.to_owned(),
-            directory: holder.map(|directory| DirectoryId(directory.identity().directory_id)),
+            directory: directory.map(DirectoryId),
         });
+        Ok(())
+    }
+
+    fn identify(&self, broker: &Broker<E>, path: &Path) -> Result<[u8; 16], StartError> {
+        let cluster_id = self.configured_cluster_id.clone().unwrap_or_default();
+        let new_id = random_id(&broker.env);
+        identify_directory(broker.env.disk(), path, &cluster_id, self.id.0, new_id)
+            .map(|identity| identity.directory_id)
+            .map_err(|error| match error {
+                DirectoryError::InUse { .. } | DirectoryError::Foreign { .. } => {
+                    StartError::Identity(format!("metadata.log.dir: {error}"))
+                }
+                DirectoryError::Unreadable { .. } | DirectoryError::Io { .. } => {
+                    StartError::Storage(format!("metadata.log.dir: {error}"))
+                }
+            })
     }
 
     /// Leaves the seat. This broker only follows from now on, until it is started anew.
@@ -160,7 +185,7 @@ fn replaced_reason(
 ) -> String {
     let named = |id: Option<DirectoryId>| {
         id.map_or_else(
-            || "none of the log directories".to_owned(),
+            || "an unknown one".to_owned(),
             |id| id.to_string(),
         )
     };

@@ -54,7 +54,7 @@ impl<E: Env> Cluster<E> {
             )));
         }
         if let Some(directory) = folder.parent() {
-            self.place_seat(broker, directory);
+            self.place_seat(broker, directory)?;
         }
         let disk = broker.env.disk().clone();
         let broker_id = broker.id.0;

@@ -1,9 +1,12 @@
 //! Voters that go and come on request: one whose disk is lost, the leader of the quorum itself, and what is refused.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use taffrail_core::config::ConfigMap;
+use taffrail_log::Disk;
 use taffrail_protocol::messages::{AddRaftVoterRequest, RemoveRaftVoterRequest};
 use taffrail_protocol::{ErrorCode, Request, Uuid};
 
@@ -17,6 +20,8 @@ use crate::random::Random;
 /// How long a broker may take over a request about voters, and how long whoever asks waits.
 const TIMEOUT_MS: i32 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Beside the log directories.
+const METADATA_DIRECTORY: &str = "/metadata";
 
 impl Scene {
     /// What a broker answers a client of its own.
@@ -130,6 +135,37 @@ fn a_lost_voter_is_taken_out_and_comes_in_again_with_another_disk_only_when_aske
         scene.cluster.end(asked, Ending::Kill);
         scene.wait("the fence", FORMS_WITHIN, |scene| scene.is_fenced(asked));
     }
+}
+
+#[test]
+fn a_metadata_log_outside_of_the_log_directories_has_a_directory_id_of_its_own() {
+    let mut settings = ConfigMap::new();
+    settings.insert("metadata.log.dir".to_owned(), METADATA_DIRECTORY.to_owned());
+    let mut scene = Scene::with_settings(3, 3, &settings);
+    let victim = scene.other_than(scene.controller());
+    let before = scene.directory(victim);
+    let state = scene.cluster.state(victim).unwrap();
+    let of_logs: Vec<String> = state
+        .log_directories
+        .into_iter()
+        .map(|directory| directory.directory_id)
+        .collect();
+    assert!(!of_logs.contains(&before.to_string()), "{before} {of_logs:?}");
+    scene.restart(victim);
+    scene.pass(Duration::from_secs(2));
+    assert_eq!(scene.directory(victim), before, "it stays");
+
+    scene.cluster.end(victim, Ending::Kill);
+    let disk = scene.cluster.disk(victim);
+    let folder = Path::new(METADATA_DIRECTORY).join("__cluster_metadata");
+    for file in disk.list(&folder).unwrap() {
+        disk.remove_file(&folder.join(&file.name)).unwrap();
+    }
+    let identity = Path::new(METADATA_DIRECTORY).join("meta.properties");
+    disk.remove_file(&identity).unwrap();
+    scene.cluster.start(victim);
+    scene.wait_ready(victim);
+    assert_ne!(scene.directory(victim), before, "another disk is another voter");
 }
 
 #[test]
