@@ -117,6 +117,10 @@ mod tests {
                 broker_id: 1,
                 since: 4,
             }),
+            MetadataRecord::VoterLog(VoterLogRecord {
+                broker_id: 1,
+                log_end: 9,
+            }),
             MetadataRecord::InviteVoter(InviteVoterRecord {
                 broker_id: 1,
                 directory_id: Uuid([3; 16]),

@@ -2,7 +2,10 @@
 //! together: whoever comes with another one, an old disk or somebody else's, does not vote as the one that is recorded.
 //!
 //! A directory is recorded when it is first heard of, and replaced only for a voter that lost its log, before that gets what it
-//! starts anew on (`raft/seating.rs` of this crate says when that is). Voters come and go on request, one at a time (KIP-853):
+//! starts anew on (`raft/seating.rs` of this crate says when that is). Beside it stands how far the voter's log has been, so that an old copy
+//! of the disk, whose directory has the same id, is known by what it lacks.
+//!
+//! Voters come and go on request, one at a time (KIP-853):
 //! one that is taken out stays out until somebody asks for it, whatever the configurations say; one that is to come in must
 //! wait for that with an empty metadata log, gets the log as a learner, and then votes.
 
@@ -13,6 +16,10 @@ use crate::error::{ApiError, ErrorKind};
 use crate::ids::{BrokerId, DirectoryId};
 use crate::metadata::{Record, Voter, VoterIntent};
 use crate::raft::MembershipChange;
+
+/// A voter's log may lack so many of the indexes that it has had, and is not known as an old copy yet. One record in as many
+/// entries is the price.
+const LOG_STEP: i64 = 64;
 
 /// Which voter a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +80,26 @@ impl Controller {
         }
         Decision {
             records: vec![self.voter_record(voter, directory)],
+            reply: (),
+        }
+    }
+
+    /// Records how far the metadata logs of voters have been, by the last index that each is known to have on its disk, once one of
+    /// them has gone a good step further.
+    pub fn record_voter_logs(&self, ends: &[(BrokerId, i64)]) -> Decision<()> {
+        let known = |id| self.image.voter_log_end(id).unwrap_or(-1);
+        let is_voter = |(id, _): &&(BrokerId, i64)| self.image.voter(*id).is_some();
+        let mut news: Vec<_> = ends.iter().filter(is_voter).collect();
+        if news.iter().all(|(id, end)| *end < known(*id) + LOG_STEP) {
+            news.clear();
+        }
+        news.retain(|(id, end)| *end > known(*id));
+        let record = |(broker, end): &(BrokerId, i64)| Record::VoterLog {
+            broker: *broker,
+            end: *end,
+        };
+        Decision {
+            records: news.into_iter().map(record).collect(),
             reply: (),
         }
     }

@@ -59,6 +59,7 @@ impl Changes {
             Record::ClusterId { .. }
             | Record::ProducerIds { .. }
             | Record::Voter { .. }
+            | Record::VoterLog { .. }
             | Record::RemoveVoter { .. }
             | Record::InviteVoter { .. }
             | Record::NoOp => {}

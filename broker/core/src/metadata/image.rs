@@ -12,6 +12,8 @@ use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation, TopicId, Topic
 pub struct Image {
     cluster_id: Option<String>,
     voters: BTreeMap<BrokerId, Voter>,
+    /// How far the metadata logs of voters have been; behind that by a little.
+    voter_logs: BTreeMap<BrokerId, i64>,
     /// About brokers that do not vote.
     voter_intents: BTreeMap<BrokerId, VoterIntent>,
     brokers: BTreeMap<BrokerId, Broker>,
@@ -186,10 +188,18 @@ impl Image {
                     since: *since,
                 };
                 self.voters.insert(*broker, voter);
+                // Another disk, of which nothing is known yet.
+                self.voter_logs.remove(broker);
                 self.voter_intents.remove(broker);
+            }
+            Record::VoterLog { broker, end } => {
+                if self.voters.contains_key(broker) {
+                    self.voter_logs.insert(*broker, *end);
+                }
             }
             Record::RemoveVoter { broker, since } => {
                 self.voters.remove(broker);
+                self.voter_logs.remove(broker);
                 let removed = VoterIntent::Removed { since: *since };
                 self.voter_intents.insert(*broker, removed);
             }
@@ -249,6 +259,12 @@ impl Image {
                 broker: *broker,
                 directory: voter.directory,
                 since: voter.since,
+            });
+        }
+        for (broker, end) in &self.voter_logs {
+            records.push(Record::VoterLog {
+                broker: *broker,
+                end: *end,
             });
         }
         for (broker, intent) in &self.voter_intents {
@@ -340,6 +356,11 @@ impl Image {
     /// All recorded voters by id; none before the first controller wrote them.
     pub fn voters(&self) -> impl Iterator<Item = (BrokerId, Voter)> {
         self.voters.iter().map(|(id, voter)| (*id, *voter))
+    }
+
+    /// The last index that the metadata log of a voter is known to have had on its disk.
+    pub fn voter_log_end(&self, id: BrokerId) -> Option<i64> {
+        self.voter_logs.get(&id).copied()
     }
 
     /// What somebody decided about a broker that does not vote.

@@ -98,6 +98,13 @@ pub enum Record {
         /// The index of the entry that says so: of two records the later one holds.
         since: i64,
     },
+    /// The metadata log of a voter has had all indexes up to this one on its disk: one that ends before it is an old copy.
+    VoterLog {
+        /// Which broker.
+        broker: BrokerId,
+        /// The index.
+        end: i64,
+    },
     /// A broker does not vote on the metadata any more, and is not taken in again unless somebody asks for it.
     RemoveVoter {
         /// Which broker.

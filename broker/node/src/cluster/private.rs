@@ -85,7 +85,17 @@ pub(crate) fn handle_raft_messages<E: Env>(
             error_code: ErrorCode::InvalidVoterKey.code(),
             recorded_directory: records::directory_to_wire(voter.directory),
             recorded_since: voter.since,
-            removed: false,
+            ..Default::default()
+        };
+    }
+    if let Some(had) = image.voter_log_end(BrokerId(request.from))
+        && had > request.from_log_end
+        && recorded.is_some_and(|voter| voter.directory == directory)
+    {
+        return RaftMessagesResponse {
+            error_code: ErrorCode::InvalidVoterKey.code(),
+            log_had: had,
+            ..Default::default()
         };
     }
     let meant = Voter {
@@ -95,6 +105,12 @@ pub(crate) fn handle_raft_messages<E: Env>(
     let own = broker.cluster.own_seat();
     if seat::speaks_against(Some(meant), own.directory, own.since) {
         broker.cluster.quorum.tell(Event::Replaced(meant));
+        return refused(ErrorCode::InvalidVoterKey);
+    }
+    let log_end = broker.cluster.seat.log_end();
+    if log_end >= 0 && request.to_log_had > log_end && meant.directory == own.directory {
+        let had = request.to_log_had;
+        broker.cluster.quorum.tell(Event::OldCopy { had });
         return refused(ErrorCode::InvalidVoterKey);
     }
     let messages: Result<Vec<_>, _> = request.messages.into_iter().map(wire::to_core).collect();

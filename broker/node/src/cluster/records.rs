@@ -7,7 +7,7 @@ use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
 use taffrail_protocol::messages::{
     BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, InviteVoterRecord,
     NoOpRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord,
-    RemoveVoterRecord, TopicRecord, UnregisterBrokerRecord, VoterRecord, broker_endpoints_record, register_broker_record,
+    RemoveVoterRecord, TopicRecord, UnregisterBrokerRecord, VoterLogRecord, VoterRecord, broker_endpoints_record, register_broker_record,
 };
 use taffrail_protocol::metadata_records::{self, MetadataRecord};
 use taffrail_protocol::{DecodeError, EncodeError, Uuid};
@@ -148,6 +148,10 @@ fn to_protocol(record: &Record) -> MetadataRecord {
             directory_id: directory_to_wire(*directory),
             since: *since,
         }),
+        Record::VoterLog { broker, end } => MetadataRecord::VoterLog(VoterLogRecord {
+            broker_id: broker.0,
+            log_end: *end,
+        }),
         Record::RemoveVoter { broker, since } => MetadataRecord::RemoveVoter(RemoveVoterRecord {
             broker_id: broker.0,
             since: *since,
@@ -245,6 +249,10 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
             broker: BrokerId(record.broker_id),
             directory: directory_from_wire(record.directory_id),
             since: record.since,
+        },
+        MetadataRecord::VoterLog(record) => Record::VoterLog {
+            broker: BrokerId(record.broker_id),
+            end: record.log_end,
         },
         MetadataRecord::RemoveVoter(record) => Record::RemoveVoter {
             broker: BrokerId(record.broker_id),
@@ -390,6 +398,10 @@ mod tests {
                 broker: BrokerId(2),
                 directory: None,
                 since: 9,
+            },
+            Record::VoterLog {
+                broker: BrokerId(1),
+                end: 9,
             },
             Record::RemoveVoter {
                 broker: BrokerId(2),

@@ -3,7 +3,7 @@
 //! gives up its seat, tells so, and follows the metadata as a broker that does not vote.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use taffrail_core::ids::{BrokerId, DirectoryId};
@@ -16,10 +16,11 @@ use crate::env::{Env, random_id};
 use crate::node::StartError;
 
 /// Known from the start of a voter on.
-#[derive(Default)]
 pub(super) struct Seat {
     place: OnceLock<Place>,
     vacant: Mutex<Option<Vacancy>>,
+    /// The last index in its metadata log, durably; -1 before it takes its seat.
+    log_end: AtomicI64,
     given_up: AtomicBool,
     joining: AtomicBool,
 }
@@ -40,12 +41,31 @@ pub(super) enum SeatLost {
     Replaced(Option<DirectoryId>),
     /// It was taken out of the voters.
     Removed,
+    /// Its log ends before where it is known to have been.
+    OldCopy {
+        /// Where it ends.
+        end: i64,
+        /// Where it has been.
+        had: i64,
+    },
 }
 
 struct Place {
     path: PathBuf,
     /// None if it is a log directory that cannot be read.
     directory: Option<DirectoryId>,
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Self {
+            place: OnceLock::new(),
+            vacant: Mutex::default(),
+            log_end: AtomicI64::new(-1),
+            given_up: AtomicBool::new(false),
+            joining: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Seat {
@@ -60,6 +80,17 @@ impl Seat {
 
     pub(super) fn set_vacant(&self, vacancy: Option<Vacancy>) {
         *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = vacancy;
+    }
+
+    /// The voter's log is durable up to this index.
+    pub(super) fn set_log_end(&self, index: u64) {
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        self.log_end.store(index, Ordering::Release);
+    }
+
+    /// The last index in its metadata log; -1 before it takes its seat.
+    pub(super) fn log_end(&self) -> i64 {
+        self.log_end.load(Ordering::Acquire)
     }
 
     /// It is to vote, and follows until it is taken in.
@@ -151,6 +182,16 @@ impl<E: Env> Cluster<E> {
         let vacancy = match lost {
             SeatLost::Replaced(recorded) => Vacancy {
                 reason: replaced_reason(self.id, path, recorded, self.seat.directory()),
+                is_wanted: false,
+            },
+            SeatLost::OldCopy { end, had } => Vacancy {
+                reason: format!(
+                    "the metadata log in {} ends at {end}, but this voter had it up to {had}: it is on an old copy of its disk, or \
+                     the disk lost it. It does not vote. Bring the newest disk back; or, if it is lost and all other voters run, move \
+                     the folder {} away and start this broker again: its log is then restored from theirs",
+                    path.display(),
+                    metadata_log::FOLDER,
+                ),
                 is_wanted: false,
             },
             SeatLost::Removed => Vacancy {

@@ -105,6 +105,7 @@ impl<E: Env> Cluster<E> {
             persisted,
         )
         .map_err(|error| StartError::Storage(format!("metadata log: {error}")))?;
+        self.seat.set_log_end(raft.last_index());
         let parts = Parts {
             raft,
             log,

@@ -311,5 +311,5 @@ all_codecs! {
     GroupMetadataKey GroupMetadataValue OffsetCommitKey OffsetCommitValue
     RegisterBrokerRecord UnregisterBrokerRecord BrokerStateRecord BrokerEndpointsRecord TopicRecord RemoveTopicRecord
     PartitionRecord ConfigRecord ProducerIdsRecord ClusterIdRecord VoterRecord RemoveVoterRecord
-    InviteVoterRecord NoOpRecord
+    InviteVoterRecord VoterLogRecord NoOpRecord
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use taffrail_core::config::ConfigMap;
-use taffrail_log::Disk;
+use taffrail_log::{Disk, DiskFile};
+use taffrail_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
 use taffrail_protocol::messages::{AddRaftVoterRequest, RemoveRaftVoterRequest};
 use taffrail_protocol::{ErrorCode, Request, Uuid};
 
@@ -95,6 +96,27 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// So many entries of the metadata log.
+    fn create_topics(&self, asked: usize, count: usize) {
+        for number in 0..count {
+            let topic = CreatableTopic {
+                name: format!("topic-{number}"),
+                num_partitions: 1,
+                replication_factor: 1,
+                ..CreatableTopic::default()
+            };
+            let request = CreateTopicsRequest {
+                topics: vec![topic],
+                timeout_ms: TIMEOUT_MS,
+                validate_only: false,
+            };
+            let response = self.ask(asked, request);
+            assert_eq!(response.topics[0].error_code, 0);
+        }
+    }
+}
+
 fn fine() -> (ErrorCode, String) {
     (ErrorCode::None, String::new())
 }
@@ -134,6 +156,48 @@ fn a_lost_voter_is_taken_out_and_comes_in_again_with_another_disk_only_when_aske
         // Its vote counts: without it the other two could not lose one more.
         scene.cluster.end(asked, Ending::Kill);
         scene.wait("the fence", FORMS_WITHIN, |scene| scene.is_fenced(asked));
+    }
+}
+
+#[test]
+fn an_old_copy_of_a_voters_disk_does_not_vote_and_tells_what_to_do() {
+    for seed in 0..SEEDS / 4 {
+        let mut scene = Scene::new(seed, 3);
+        let controller = scene.controller();
+        let victim = scene.other_than(controller);
+        let third = 3 - victim - controller;
+        scene.cluster.end(victim, Ending::Kill);
+        let copy = scene.identity_files(victim);
+        scene.cluster.start(victim);
+        scene.wait_ready(victim);
+        scene.create_topics(third, 80);
+        scene.pass(Duration::from_secs(1));
+
+        scene.cluster.end(victim, Ending::Kill);
+        scene.remove_identity(victim);
+        for (path, content) in copy {
+            let file = scene.cluster.disk(victim).create(&path).unwrap();
+            file.write_all_at(&content, 0).unwrap();
+        }
+        scene.cluster.start(victim);
+        scene.wait("the old copy is told", FORMS_WITHIN, |scene| {
+            let state = scene.cluster.state(victim);
+            let told = state.and_then(|state| state.vacant_seat);
+            told.is_some_and(|told| told.contains("old copy"))
+        });
+        assert!(scene.cluster.not_ready(victim).is_some());
+        scene.cluster.end(controller, Ending::Kill);
+        scene.pass(Duration::from_secs(10));
+        let known = scene.cluster.state(third).unwrap().controller_id;
+        assert_eq!(known, None, "seed {seed}: nobody leads with that vote");
+
+        scene.cluster.start(controller);
+        scene.wait_ready(controller);
+        scene.cluster.end(victim, Ending::Kill);
+        scene.wipe_metadata_log(victim);
+        scene.cluster.start(victim);
+        scene.wait_ready(victim);
+        assert_eq!(scene.cluster.state(victim).unwrap().vacant_seat, None);
     }
 }
 

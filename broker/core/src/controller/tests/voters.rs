@@ -40,6 +40,29 @@ fn a_directory_is_recorded_once_and_replaced_only_on_purpose() {
     assert!(again.records.is_empty());
 }
 
+#[test]
+fn how_far_a_voters_log_has_been_is_recorded_in_steps_and_forgotten_with_its_disk() {
+    let (mut cluster, _) = two_voters();
+    let end = |cluster: &Cluster, id| cluster.image().voter_log_end(BrokerId(id));
+    let record = |cluster: &mut Cluster, ends: [i64; 3]| {
+        let ends: Vec<_> = (0..).map(BrokerId).zip(ends).collect();
+        let decision = cluster.controller.record_voter_logs(&ends);
+        cluster.commit(decision);
+    };
+    record(&mut cluster, [62, 50, 500]);
+    assert_eq!(end(&cluster, 0), None, "no step, and 2 is no voter");
+    record(&mut cluster, [63, 50, 500]);
+    assert_eq!([end(&cluster, 0), end(&cluster, 1), end(&cluster, 2)], [Some(63), Some(50), None]);
+    record(&mut cluster, [126, 10, 0]);
+    assert_eq!(end(&cluster, 0), Some(63), "no step");
+    record(&mut cluster, [130, 10, 0]);
+    assert_eq!([end(&cluster, 0), end(&cluster, 1)], [Some(130), Some(50)], "never back");
+    assert_eq!(Image::replay(&cluster.image().snapshot()), *cluster.image());
+    let decision = cluster.controller.replace_voter(BrokerId(1), C);
+    cluster.commit(decision);
+    assert_eq!(end(&cluster, 1), None);
+}
+
 /// Voters 0 and 1 with directories A and B; 0 leads, both live, and 2 is configured, too.
 fn two_voters() -> (Cluster, QuorumMembers) {
     let mut cluster = Cluster::new(1);

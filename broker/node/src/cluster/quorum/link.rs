@@ -125,7 +125,8 @@ async fn deliver<E: Env>(
         None => peer::open(broker, peer).await?,
     };
     let own = broker.cluster.own_seat();
-    let recorded = broker.cluster.image().voter(peer);
+    let image = broker.cluster.image();
+    let recorded = image.voter(peer);
     let request = RaftMessagesRequest {
         from: broker.id.0,
         to: peer.0,
@@ -133,6 +134,8 @@ async fn deliver<E: Env>(
         from_since: own.since,
         to_directory: records::directory_to_wire(recorded.and_then(|voter| voter.directory)),
         to_since: recorded.map_or(-1, |voter| voter.since),
+        from_log_end: broker.cluster.seat.log_end(),
+        to_log_had: image.voter_log_end(peer).unwrap_or(-1),
         messages: batch.into_iter().map(wire::from_core).collect(),
     };
     let deadline = broker.env.now() + SEND_TIMEOUT;
@@ -140,7 +143,11 @@ async fn deliver<E: Env>(
         .call(&request, RaftMessagesRequest::MAX_VERSION, deadline)
         .await?;
     if answer.error_code == ErrorCode::InvalidVoterKey.code() {
-        let news = if answer.removed {
+        let news = if answer.log_had >= 0 {
+            Event::OldCopy {
+                had: answer.log_had,
+            }
+        } else if answer.removed {
             Event::Removed {
                 since: answer.recorded_since,
             }

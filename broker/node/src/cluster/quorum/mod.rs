@@ -34,6 +34,8 @@ pub(super) enum Event {
     Messages(Vec<Message>, Option<DirectoryId>),
     /// Another voter knows a later record of this one, with another directory.
     Replaced(Voter),
+    /// Another voter knows that the metadata log of this one has been further than it is.
+    OldCopy { had: i64 },
     /// Another voter knows that this broker was taken out of the voters, at that index.
     Removed { since: i64 },
     /// A voter that cannot be reached.

@@ -208,6 +208,12 @@ impl<E: Env> Task<E> {
                     self.seat_lost = Some(SeatLost::Replaced(recorded.directory));
                 }
             }
+            Event::OldCopy { had } => {
+                let end = self.broker.cluster.seat.log_end();
+                if end < had {
+                    self.seat_lost = Some(SeatLost::OldCopy { end, had });
+                }
+            }
             Event::Removed { since } => {
                 if self.broker.cluster.own_seat().since < since {
                     self.seat_lost = Some(SeatLost::Removed);
@@ -319,6 +325,7 @@ impl<E: Env> Task<E> {
             self.stalled = false;
             self.raft.handle_tick();
             self.knock_if_forgotten();
+            self.note_voter_logs();
             let following = self.next_tick + self.tick;
             self.next_tick = if following > now {
                 following
@@ -399,6 +406,7 @@ impl<E: Env> Task<E> {
                 self.write(move |log| log.persist(&persist)).await?;
             }
             let waited = self.raft.handle_persisted(ready.number);
+            self.broker.cluster.seat.set_log_end(self.raft.last_index());
             self.send(waited);
         }
         Ok(())

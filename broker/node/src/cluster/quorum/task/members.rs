@@ -65,6 +65,27 @@ impl<E: Env> Task<E> {
         }
     }
 
+    /// Has the controller record how far the voters' logs are. One that votes alone has nobody who would tell it.
+    pub(super) fn note_voter_logs(&mut self) {
+        let Some(leadership) = &self.leadership else {
+            return;
+        };
+        let voters = self.raft.progress().into_iter();
+        let voters = voters.filter(|progress| progress.votes);
+        let end = |progress: VoterProgress| (progress.voter, progress.matched as i64);
+        let ends: Vec<(BrokerId, i64)> = voters.map(end).collect();
+        if ends.len() < 2 {
+            return;
+        }
+        let records = leadership.controller.record_voter_logs(&ends).records;
+        if !records.is_empty() {
+            self.decide(Box::new(move |_, _| Decided {
+                records,
+                release: Box::new(|| {}),
+            }));
+        }
+    }
+
     /// Does the next step of what somebody wishes for the voters. Without the lead it drops the answer, which says so; also
     /// while it hands the lead over.
     pub(super) fn change_voters(&mut self, wish: &VoterWish, answer: Answer) {
