@@ -125,6 +125,7 @@ mod tests {
                 broker_id: 1,
                 directory_id: Uuid([3; 16]),
                 since: 5,
+                removed: 4,
             }),
             MetadataRecord::NoOp(NoOpRecord::default()),
         ]

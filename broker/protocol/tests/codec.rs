@@ -104,8 +104,9 @@ fn versions_that_the_oracle_lacks_have_the_bytes_of_kafka() {
         (
             "AddRaftVoterRequest",
             1,
-            "03633100000005000000020102030405060708090a0b0c0d0e0f1002024302682384000000",
+            "0363310000000500000002000102030405060708090a0b0c0d0e0f02024302682384000000",
         ),
+        ("AddRaftVoterResponse", 1, "00000007007e026d00"),
         ("ApiVersionsRequest", 5, "0461707004312e300363310000000200"),
         ("DeleteGroupsRequest", 3, "02026700"),
         ("DeleteGroupsResponse", 3, "000000000202670044047768790000"),

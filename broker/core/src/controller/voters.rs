@@ -148,18 +148,24 @@ impl Controller {
             );
         }
         let is_learner = members.learners.contains(&broker);
-        let is_invited = match self.image.voter_intent(broker) {
-            Some(VoterIntent::Invited { directory: with, .. }) => with == directory,
+        let intent = self.image.voter_intent(broker);
+        let is_invited = match intent {
+            Some(VoterIntent::Invited {
+                directory: with, ..
+            }) => with == directory,
             Some(VoterIntent::Removed { .. }) | None => false,
         };
         if is_learner && is_invited {
-            return not_yet(format!("Broker {broker} gets the metadata log, and does not vote yet."));
+            return not_yet(format!(
+                "Broker {broker} gets the metadata log, and does not vote yet."
+            ));
         }
         let change = (!is_learner).then_some(MembershipChange::AddLearner(broker));
         let invitation = Record::InviteVoter {
             broker,
             directory,
             since: self.last_index + 1,
+            removed: intent.map_or(-1, VoterIntent::removed),
         };
         Ok(VoterStep::Propose(change, vec![invitation]))
     }
@@ -253,7 +259,11 @@ fn check_majority_without(broker: BrokerId, members: &QuorumMembers) -> Result<(
         );
     }
     let is_silent = |id: &&BrokerId| !members.live.contains(id);
-    let silent: Vec<String> = staying.iter().filter(is_silent).map(ToString::to_string).collect();
+    let silent: Vec<String> = staying
+        .iter()
+        .filter(is_silent)
+        .map(ToString::to_string)
+        .collect();
     if staying.len() - silent.len() > staying.len() / 2 {
         return Ok(());
     }

@@ -47,14 +47,16 @@ pub enum VoterIntent {
         directory: Option<DirectoryId>,
         /// The index since which that is so.
         since: i64,
+        /// The index at which it was taken out of the voters before; -1 if it was not.
+        removed: i64,
     },
 }
 
 impl VoterIntent {
-    /// The index since which that is so.
-    pub fn since(self) -> i64 {
-        let (Self::Removed { since } | Self::Invited { since, .. }) = self;
-        since
+    /// The index at which it was taken out of the voters; -1 if it was not.
+    pub fn removed(self) -> i64 {
+        let (Self::Removed { since: removed } | Self::Invited { removed, .. }) = self;
+        removed
     }
 }
 
@@ -207,10 +209,12 @@ impl Image {
                 broker,
                 directory,
                 since,
+                removed,
             } => {
                 let invited = VoterIntent::Invited {
                     directory: *directory,
                     since: *since,
+                    removed: *removed,
                 };
                 self.voter_intents.insert(*broker, invited);
             }
@@ -273,10 +277,15 @@ impl Image {
                     broker: *broker,
                     since: *since,
                 },
-                VoterIntent::Invited { directory, since } => Record::InviteVoter {
+                VoterIntent::Invited {
+                    directory,
+                    since,
+                    removed,
+                } => Record::InviteVoter {
                     broker: *broker,
                     directory: *directory,
                     since: *since,
+                    removed: *removed,
                 },
             });
         }

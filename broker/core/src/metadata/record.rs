@@ -120,6 +120,8 @@ pub enum Record {
         directory: Option<DirectoryId>,
         /// The index of the entry that says so.
         since: i64,
+        /// The index at which it was taken out of the voters before; -1 if it was not.
+        removed: i64,
     },
     /// Nothing.
     NoOp,

@@ -69,11 +69,11 @@ pub(crate) fn handle_raft_messages<E: Env>(
     let image = broker.cluster.image();
     let recorded = image.voter(BrokerId(request.from));
     if let Some(intent) = image.voter_intent(BrokerId(request.from))
-        && intent.since() > request.from_since
+        && intent.removed() > request.from_since
     {
         return RaftMessagesResponse {
             error_code: ErrorCode::InvalidVoterKey.code(),
-            recorded_since: intent.since(),
+            recorded_since: intent.removed(),
             removed: true,
             ..Default::default()
         };

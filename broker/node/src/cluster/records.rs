@@ -7,7 +7,8 @@ use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
 use taffrail_protocol::messages::{
     BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, InviteVoterRecord,
     NoOpRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord,
-    RemoveVoterRecord, TopicRecord, UnregisterBrokerRecord, VoterLogRecord, VoterRecord, broker_endpoints_record, register_broker_record,
+    RemoveVoterRecord, TopicRecord, UnregisterBrokerRecord, VoterLogRecord, VoterRecord,
+    broker_endpoints_record, register_broker_record,
 };
 use taffrail_protocol::metadata_records::{self, MetadataRecord};
 use taffrail_protocol::{DecodeError, EncodeError, Uuid};
@@ -160,10 +161,12 @@ fn to_protocol(record: &Record) -> MetadataRecord {
             broker,
             directory,
             since,
+            removed,
         } => MetadataRecord::InviteVoter(InviteVoterRecord {
             broker_id: broker.0,
             directory_id: directory_to_wire(*directory),
             since: *since,
+            removed: *removed,
         }),
         Record::NoOp => MetadataRecord::NoOp(NoOpRecord::default()),
     }
@@ -262,6 +265,7 @@ fn to_core(record: MetadataRecord) -> Result<Record, RecordError> {
             broker: BrokerId(record.broker_id),
             directory: directory_from_wire(record.directory_id),
             since: record.since,
+            removed: record.removed,
         },
         MetadataRecord::NoOp(NoOpRecord {}) => Record::NoOp,
     })
@@ -411,6 +415,7 @@ mod tests {
                 broker: BrokerId(2),
                 directory: Some(DirectoryId([3; 16])),
                 since: 11,
+                removed: 10,
             },
             Record::NoOp,
         ]

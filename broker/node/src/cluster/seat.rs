@@ -132,7 +132,9 @@ impl<E: Env> Cluster<E> {
         let directory = self.seat.directory();
         let image = self.image();
         let invited = match image.voter_intent(self.id) {
-            Some(VoterIntent::Invited { directory, since }) => Some(Voter { directory, since }),
+            Some(VoterIntent::Invited {
+                directory, since, ..
+            }) => Some(Voter { directory, since }),
             Some(VoterIntent::Removed { .. }) | None => None,
         };
         let recorded = image.voter(self.id).or(invited);
@@ -225,10 +227,7 @@ fn replaced_reason(
     own: Option<DirectoryId>,
 ) -> String {
     let named = |id: Option<DirectoryId>| {
-        id.map_or_else(
-            || "an unknown one".to_owned(),
-            |id| id.to_string(),
-        )
+        id.map_or_else(|| "an unknown one".to_owned(), |id| id.to_string())
     };
     format!(
         "the metadata log in {} is not the one of this voter: directory {} is recorded for broker {broker}, this is {}, an old or \

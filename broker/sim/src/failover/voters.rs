@@ -46,6 +46,8 @@ impl Scene {
             topic: "none",
             partitions: 0,
             passing: false,
+            rot: false,
+            repeats: false,
         });
         let called = cluster.executor.block_on(group, PATIENCE * 2, async move {
             let called = client.call(&address, &request, R::MAX_VERSION, PATIENCE);
@@ -144,10 +146,18 @@ fn a_lost_voter_is_taken_out_and_comes_in_again_with_another_disk_only_when_aske
         scene.pass(Duration::from_secs(5));
         assert!(scene.voters().iter().all(|voters| *voters == staying));
         let told = scene.cluster.state(victim).unwrap().vacant_seat;
-        assert!(told.is_some_and(|told| told.contains("was taken out")), "seed {seed}");
+        assert!(
+            told.is_some_and(|told| told.contains("was taken out")),
+            "seed {seed}"
+        );
 
         let wrong = scene.add(victim, victim, lost);
-        assert_eq!(wrong.0, ErrorCode::InvalidVoterKey, "seed {seed}: {}", wrong.1);
+        assert_eq!(
+            wrong.0,
+            ErrorCode::InvalidVoterKey,
+            "seed {seed}: {}",
+            wrong.1
+        );
         let new = scene.own_directory(victim);
         assert_eq!(scene.add(asked, victim, new), fine(), "seed {seed}");
         scene.wait_for_three_voters();
@@ -214,7 +224,10 @@ fn a_metadata_log_outside_of_the_log_directories_has_a_directory_id_of_its_own()
         .into_iter()
         .map(|directory| directory.directory_id)
         .collect();
-    assert!(!of_logs.contains(&before.to_string()), "{before} {of_logs:?}");
+    assert!(
+        !of_logs.contains(&before.to_string()),
+        "{before} {of_logs:?}"
+    );
     scene.restart(victim);
     scene.pass(Duration::from_secs(2));
     assert_eq!(scene.directory(victim), before, "it stays");
@@ -229,7 +242,11 @@ fn a_metadata_log_outside_of_the_log_directories_has_a_directory_id_of_its_own()
     disk.remove_file(&identity).unwrap();
     scene.cluster.start(victim);
     scene.wait_ready(victim);
-    assert_ne!(scene.directory(victim), before, "another disk is another voter");
+    assert_ne!(
+        scene.directory(victim),
+        before,
+        "another disk is another voter"
+    );
 }
 
 #[test]
@@ -250,13 +267,18 @@ fn the_leader_of_the_quorum_goes_when_asked_and_then_follows() {
             let known: Vec<(Option<i32>, String)> = states
                 .map(|state| (state.controller_id, state.metadata_hash))
                 .collect();
-            known.iter().all(|one| *one == known[0]) && known[0].0.is_some_and(|id| id != old as i32)
+            known.iter().all(|one| *one == known[0])
+                && known[0].0.is_some_and(|id| id != old as i32)
         };
         scene.wait("it follows", FORMS_WITHIN, follows);
         // Its old log counts for nothing, also after a restart.
         scene.restart(old);
         scene.wait("it follows again", FORMS_WITHIN, follows);
-        assert_eq!(scene.voters().iter().map(Vec::len).max(), Some(2), "seed {seed}");
+        assert_eq!(
+            scene.voters().iter().map(Vec::len).max(),
+            Some(2),
+            "seed {seed}"
+        );
     }
 }
 

@@ -52,11 +52,18 @@ fn how_far_a_voters_log_has_been_is_recorded_in_steps_and_forgotten_with_its_dis
     record(&mut cluster, [62, 50, 500]);
     assert_eq!(end(&cluster, 0), None, "no step, and 2 is no voter");
     record(&mut cluster, [63, 50, 500]);
-    assert_eq!([end(&cluster, 0), end(&cluster, 1), end(&cluster, 2)], [Some(63), Some(50), None]);
+    assert_eq!(
+        [end(&cluster, 0), end(&cluster, 1), end(&cluster, 2)],
+        [Some(63), Some(50), None]
+    );
     record(&mut cluster, [126, 10, 0]);
     assert_eq!(end(&cluster, 0), Some(63), "no step");
     record(&mut cluster, [130, 10, 0]);
-    assert_eq!([end(&cluster, 0), end(&cluster, 1)], [Some(130), Some(50)], "never back");
+    assert_eq!(
+        [end(&cluster, 0), end(&cluster, 1)],
+        [Some(130), Some(50)],
+        "never back"
+    );
     assert_eq!(Image::replay(&cluster.image().snapshot()), *cluster.image());
     let decision = cluster.controller.replace_voter(BrokerId(1), C);
     cluster.commit(decision);
@@ -125,11 +132,17 @@ fn a_voter_goes_and_comes_in_again_only_when_somebody_asks() {
     let add = |cluster: &Cluster, members: &QuorumMembers, waiting| {
         cluster.controller.add_voter(&key(1, C), members, waiting)
     };
-    assert_eq!(kind(add(&cluster, &members, None)), ErrorKind::RequestTimedOut);
+    assert_eq!(
+        kind(add(&cluster, &members, None)),
+        ErrorKind::RequestTimedOut
+    );
     let step = add(&cluster, &members, Some(C)).unwrap();
     carry_out(&mut cluster, &mut members, step);
     assert_eq!(members.learners, [BrokerId(1)]);
-    assert_eq!(kind(add(&cluster, &members, Some(C))), ErrorKind::RequestTimedOut);
+    assert_eq!(
+        kind(add(&cluster, &members, Some(C))),
+        ErrorKind::RequestTimedOut
+    );
     let decision = cluster.controller.replace_voter(BrokerId(1), C);
     cluster.commit(decision);
     assert_eq!(directories(&cluster), [(0, A), (1, C)]);
@@ -140,7 +153,9 @@ fn a_voter_goes_and_comes_in_again_only_when_somebody_asks() {
 #[test]
 fn an_invitation_is_taken_back_like_a_vote_and_survives_a_snapshot() {
     let (mut cluster, mut members) = two_voters();
-    let step = cluster.controller.add_voter(&key(2, None), &members, Some(C));
+    let step = cluster
+        .controller
+        .add_voter(&key(2, None), &members, Some(C));
     carry_out(&mut cluster, &mut members, step.unwrap());
     assert_eq!(Image::replay(&cluster.image().snapshot()), *cluster.image());
     let refused = cluster.controller.remove_voter(&key(2, A), &members);
@@ -173,7 +188,12 @@ fn additions_that_make_no_sense_are_refused() {
         cluster_id: Some(CLUSTER_ID.to_owned()),
         ..key(2, C)
     };
-    assert!(cluster.controller.add_voter(&here, &members, Some(C)).is_ok());
+    assert!(
+        cluster
+            .controller
+            .add_voter(&here, &members, Some(C))
+            .is_ok()
+    );
 }
 
 #[test]

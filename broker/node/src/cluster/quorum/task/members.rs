@@ -154,7 +154,9 @@ impl<E: Env> Task<E> {
                 }),
             ),
             Err(reason) => {
-                let refusal = not_yet(format!("Another change of the quorum is under way: {reason}."));
+                let refusal = not_yet(format!(
+                    "Another change of the quorum is under way: {reason}."
+                ));
                 let _ = answer.send(Err(refusal));
             }
         }
@@ -224,8 +226,10 @@ impl<E: Env> Task<E> {
             return;
         }
         let commit_index = self.raft.commit_index();
+        // One that was just taken in counts as active before it was heard of.
         let is_ready = |progress: &VoterProgress| {
             !progress.votes
+                && progress.matched > 0
                 && progress.recently_active
                 && progress.matched + LEARNER_LAG_MAX >= commit_index
         };
@@ -285,6 +289,8 @@ impl<E: Env> Task<E> {
         let members = voters.into_iter().chain(learners);
         let members: BTreeSet<BrokerId> = members.filter(|id| *id != self.broker.id).collect();
         self.links.retain(|id, _| members.contains(id));
+        // What was heard of one that comes in again is of its earlier disk.
+        self.heard.retain(|id, _| members.contains(id));
         for id in members {
             self.links
                 .entry(id)
@@ -309,7 +315,11 @@ impl<E: Env> Task<E> {
     /// itself be heard: who leads takes that for the answer to a heartbeat, or refuses it and says why.
     pub(super) fn knock_if_forgotten(&mut self) {
         let (voters, _) = self.raft.members();
-        let (own, now, patience) = (self.broker.id, self.broker.env.now(), self.election_timeout());
+        let (own, now, patience) = (
+            self.broker.id,
+            self.broker.env.now(),
+            self.election_timeout(),
+        );
         if voters.contains(&own) || self.raft.term() == 0 || now < self.knocked_at + patience {
             return;
         }
