@@ -131,6 +131,7 @@ impl<H> Sessions<H> {
         mut context: FetchContext<H>,
     ) -> i32 {
         context.rotate();
+        context.note_answered(now);
         match context.kind {
             FetchKind::Sessionless => 0,
             FetchKind::Full => {

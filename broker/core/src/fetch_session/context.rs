@@ -1,5 +1,7 @@
 //! One fetch on its way: which partitions to read, and which of them belong into the answer.
 
+use crate::time::Instant;
+
 use super::session::{CachedPartition, PartitionKey, Session, Slot};
 
 /// What kind of fetch this is.
@@ -39,6 +41,8 @@ pub struct FetchContext<H> {
     pub(super) serial: u64,
     pub(super) follower: bool,
     pub(super) topic_ids: bool,
+    /// When the answer before the last one was given, and when the last one was.
+    pub(super) answered: [Option<Instant>; 2],
     /// The epoch that the next fetch of the session must carry.
     pub(super) next_epoch: i32,
     pub(super) session: Session<H>,
@@ -53,6 +57,7 @@ impl<H> FetchContext<H> {
             serial: 0,
             follower,
             topic_ids,
+            answered: [None; 2],
             next_epoch: 1,
             session: Session::new(),
             served: Vec::new(),
@@ -68,6 +73,17 @@ impl<H> FetchContext<H> {
     /// [`Sessions::handle_answered`](super::Sessions::handle_answered) tells it.
     pub fn id(&self) -> i32 {
         self.id
+    }
+
+    /// A moment before which this fetch was certainly not made up. A client has at most two fetches of a session under way, and
+    /// makes up the second one after the answer to the one before the first: so what proves something is the answer before
+    /// the last one.
+    pub fn made_after(&self) -> Option<Instant> {
+        self.answered[0]
+    }
+
+    pub(super) fn note_answered(&mut self, now: Instant) {
+        self.answered = [self.answered[1], Some(now)];
     }
 
     /// How many partitions are to be read.

@@ -117,6 +117,22 @@ fn sessions_are_found_by_id_epoch_and_naming() {
 }
 
 #[test]
+fn a_fetch_was_made_after_the_answer_before_the_last_one() {
+    let (mut sessions, id) = cache_with(&[1]);
+    let at = |ms| Instant::from_millis(1_000_000 + ms);
+    let mut made_after = Vec::new();
+    for epoch in 1..4 {
+        let context = sessions.handle_fetch(NOW, fetch(id, epoch, &[])).unwrap();
+        made_after.push(context.made_after());
+        let answered = at(u64::try_from(epoch).unwrap());
+        sessions.handle_answered(answered, || 0, context);
+    }
+    assert_eq!(made_after, [None, Some(at(0)), Some(at(1))]);
+    let new_session = sessions.handle_fetch(at(9), fetch(id, 0, &[1])).unwrap();
+    assert_eq!(new_session.made_after(), None);
+}
+
+#[test]
 fn epochs_go_up_and_wrap_to_one() {
     let (mut sessions, id) = cache_with(&[1]);
     for epoch in 1..4 {

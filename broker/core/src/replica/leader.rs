@@ -77,6 +77,9 @@ pub struct FollowerFetch {
     pub fetch_offset: i64,
     /// Its first kept offset.
     pub log_start_offset: i64,
+    /// A moment before which this fetch was certainly not made up, as causes and effects show it and not clocks; `None` =
+    /// nothing is known. A request may lie in a socket for as long as this process stands still.
+    pub made_after: Option<Instant>,
     /// The leader's log end offset when the read was made, before it waited for more.
     pub leader_log_end_offset: i64,
 }
@@ -220,6 +223,7 @@ impl Leader {
             fetch.leader_log_end_offset,
             fetch.broker_epoch,
         );
+        replica.followed_after = replica.followed_after.max(fetch.made_after);
         let outside = !replica.in_isr && !replica.joining;
         if outside {
             self.propose_expand(now, effects);
@@ -432,15 +436,22 @@ impl Leader {
             .map(|replica| replica.broker)
     }
 
-    /// Whether every other member of the committed ISR has fetched within `time` before `now`: as late as that none of them
-    /// knew of another leader.
-    pub fn heard_from_isr_within(&self, now: Instant, time: Duration) -> bool {
-        let mut others =
-            (self.replicas.iter()).filter(|replica| replica.in_isr && replica.broker != self.me);
-        others.all(|replica| {
-            let last = replica.last_fetch;
-            last.is_some_and(|fetch| now.saturating_since(fetch.at) <= time)
-        })
+    /// Whether nobody else can have led before `moment`: all others that may be elected, so those of the ISR and those that a
+    /// proposal under way adds to it, still followed this leader after it. An unclean election is beyond that.
+    pub fn led_until(&self, moment: Instant) -> bool {
+        (self.replicas.iter()).all(|replica| self.is_known_to_follow_after(replica, moment))
+    }
+
+    /// Whether [`Leader::led_until`] waits for a fetch of this broker.
+    pub fn needs_fetch_of(&self, broker: BrokerId, moment: Instant) -> bool {
+        let mut replicas = self.replicas.iter();
+        let replica = replicas.find(|replica| replica.broker == broker);
+        replica.is_some_and(|replica| !self.is_known_to_follow_after(replica, moment))
+    }
+
+    fn is_known_to_follow_after(&self, replica: &Replica, moment: Instant) -> bool {
+        let may_lead = replica.in_isr || replica.joining;
+        replica.broker == self.me || !may_lead || replica.followed_after >= Some(moment)
     }
 
     /// Size of the committed ISR.

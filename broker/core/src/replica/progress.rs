@@ -99,6 +99,8 @@ pub struct Replica {
     /// What the committed metadata says of its broker.
     pub standing: BrokerStanding,
     pub(super) last_fetch: Option<LastFetch>,
+    /// It followed at some time after this moment; `None` = not known in this leader epoch.
+    pub(super) followed_after: Option<Instant>,
 }
 
 /// The previous fetch: reaching *its* log end later means having been caught up *then*.
@@ -120,6 +122,7 @@ impl Replica {
             fetched_epoch: None,
             standing,
             last_fetch: None,
+            followed_after: None,
         }
     }
 
@@ -130,6 +133,7 @@ impl Replica {
         self.last_caught_up = None;
         self.fetched_epoch = None;
         self.last_fetch = None;
+        self.followed_after = None;
     }
 
     /// Notes a fetch. A follower is caught up now if it asks for the leader's log end, and was caught up at its

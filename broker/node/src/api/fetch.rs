@@ -300,6 +300,7 @@ impl<E: Env> Fetch<E> {
             total += bytes;
             answer_now |= read.error.is_some()
                 || read.diverging.is_some()
+                || read.wanted_again
                 || read.preferred_read_replica.is_some();
             if matches!(self.fetcher, Fetcher::Follower { .. }) {
                 answer_now |= self.session.has_news(slot, &answer_of(&read));
@@ -330,6 +331,7 @@ impl<E: Env> Fetch<E> {
         waiter: Option<&Arc<Waiter>>,
         first: bool,
     ) -> ReadResult<E> {
+        let made_after = self.session.made_after();
         let Some(cached) = self.session.get_mut(slot) else {
             return ReadResult::refused(ErrorKind::UnknownServerError);
         };
@@ -358,6 +360,7 @@ impl<E: Env> Fetch<E> {
                 bytes_max: wanted.min(remaining),
                 min_one,
                 note_follower: first,
+                made_after,
             },
             waiter,
         )

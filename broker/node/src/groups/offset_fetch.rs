@@ -143,17 +143,27 @@ async fn fetch<E: Env>(
     let shard = broker
         .groups
         .shard_of_any(&broker.cluster.image(), group_id)?;
-    // A reply may speak of a commit that is not replicated yet, so it waits like any other.
-    let reply = shard.decide_quietly(broker, |turn| Decision {
-        records: Vec::new(),
-        reply: turn.coordinator.fetch_offsets(group_id, wanted),
-    })?;
-    let offsets = shard.committed(broker, reply).await?;
-    // A broker that stood still does not know that another one coordinates by now.
-    if !shard.is_current(broker) {
-        return Err(ErrorKind::NotCoordinator);
+    let asked = broker.env.now();
+    let answer = async {
+        // A reply may speak of a commit that is not replicated yet, so it waits like any other.
+        let reply = shard.decide_quietly(broker, |turn| Decision {
+            records: Vec::new(),
+            reply: turn.coordinator.fetch_offsets(group_id, wanted),
+        })?;
+        let offsets = shard.committed(broker, reply).await?;
+        shard.coordinated_until(broker, asked).await?;
+        Ok(offsets)
+    };
+    answer.await.map_err(as_retriable)
+}
+
+/// An error that clients try again after. Java's do so for two errors of this API, and COORDINATOR_NOT_AVAILABLE is not one of
+/// them: it ends the consumer.
+fn as_retriable(error: ErrorKind) -> ErrorKind {
+    match error {
+        ErrorKind::CoordinatorNotAvailable => ErrorKind::NotCoordinator,
+        other => other,
     }
-    Ok(offsets)
 }
 
 fn by_topic(offsets: Vec<FetchedOffset>) -> BTreeMap<String, Vec<FetchedOffset>> {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{
@@ -92,16 +91,6 @@ impl<E: Env> Shard<E> {
     /// Looks at the coordinator without deciding.
     pub(super) fn look<R>(&self, look: impl FnOnce(&Coordinator) -> R) -> R {
         look(&self.lock().coordinator)
-    }
-
-    /// Whether this broker still coordinates as far as silence tells: all that might lead instead have followed it until a moment
-    /// ago, and before a silent leader is replaced a session has to pass. What is written is acknowledged by other replicas,
-    /// but what is read is not asked of them. It holds without a controller, too.
-    pub(super) fn is_current(&self, broker: &Broker<E>) -> bool {
-        let fetch_wait = u64::try_from(broker.config.replica_fetch_wait_max_ms).unwrap_or(0);
-        let moment = broker.cluster.session_timeout() / 2;
-        let moment = moment.max(2 * Duration::from_millis(fetch_wait));
-        self.partition.is_followed(broker.env.now(), moment)
     }
 
     /// As `look`, for an answer that promises nothing: it may speak of what is not replicated yet, or of the past if this
@@ -248,6 +237,30 @@ impl<E: Env> Shard<E> {
             }
             if broker.env.now() >= deadline {
                 return Err(ErrorKind::CoordinatorNotAvailable);
+            }
+            waiter.wait(&broker.env, deadline).await;
+        }
+    }
+
+    /// Waits until it is certain that no other broker coordinated before `moment`, so that what was decided here until then is all
+    /// that was decided.
+    pub(super) async fn coordinated_until(
+        &self,
+        broker: &Broker<E>,
+        moment: Instant,
+    ) -> Result<(), ErrorKind> {
+        let deadline = broker.env.now() + broker.groups.commit_timeout;
+        loop {
+            let waiter = Waiter::new(1);
+            let proven = self
+                .partition
+                .prove_leadership(self.epoch, moment, &waiter)
+                .map_err(|_| ErrorKind::NotCoordinator)?;
+            if proven {
+                return Ok(());
+            }
+            if broker.env.now() >= deadline {
+                return Err(ErrorKind::NotCoordinator);
             }
             waiter.wait(&broker.env, deadline).await;
         }

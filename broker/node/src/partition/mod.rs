@@ -4,6 +4,7 @@
 mod append;
 mod flush;
 mod follow;
+mod lead_proof;
 mod moving;
 mod read;
 mod refused;
@@ -24,6 +25,7 @@ use taffrail_core::replica::{Effect, Follower, Lag, Leader, LocalLog, OutOfSync}
 use taffrail_core::time::Instant;
 use taffrail_log::{CheckpointKind, Log, LogConfig, LogError};
 
+use self::lead_proof::ProofWaiters;
 use crate::env::Env;
 use crate::metrics::TopicMetrics;
 use crate::replication::{
@@ -81,6 +83,8 @@ struct Replica<E: Env> {
     /// Exclusive end of what may be shown, kept over changes of role.
     high_watermark: i64,
     waiters: Waiters,
+    /// Who waits for a proof that nobody else leads.
+    proof_waiters: ProofWaiters,
     /// Who waits for the low watermark to move (DeleteRecords).
     low_watermark_waiters: Vec<Arc<Waiter>>,
     /// Bytes appended that consumers have not been credited with.
@@ -217,6 +221,7 @@ impl<E: Env> Partition<E> {
                 told_offline: false,
                 high_watermark,
                 waiters: Waiters::default(),
+                proof_waiters: ProofWaiters::default(),
                 low_watermark_waiters: Vec::new(),
                 unseen_bytes: 0,
                 unstable_bytes: 0,
@@ -257,14 +262,6 @@ impl<E: Env> Partition<E> {
         let replica = self.lock();
         let log = replica.log.as_ref();
         log.is_some_and(|log| log.directory().path() == directory)
-    }
-
-    /// Whether this replica leads and all others of the ISR have fetched from it within `time` before `now`.
-    pub(crate) fn is_followed(&self, now: Instant, time: Duration) -> bool {
-        match &self.lock().role {
-            Role::Leader(leader) => leader.heard_from_isr_within(now, time),
-            Role::Follower(_) | Role::Idle => false,
-        }
     }
 
     /// All numbers at once, under one lock.
@@ -334,6 +331,7 @@ impl<E: Env> Partition<E> {
             }
         }
         replica.effects = effects;
+        replica.wake_proven();
     }
 }
 
@@ -385,6 +383,7 @@ impl<E: Env> Replica<E> {
     /// Whoever waits has to look again: the role or the epoch changed.
     fn wake_all(&mut self) {
         self.waiters.wake_all();
+        self.proof_waiters.wake_all();
         for waiter in self.low_watermark_waiters.drain(..) {
             waiter.wake();
         }

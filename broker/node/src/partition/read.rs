@@ -80,6 +80,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) min_one: bool,
     /// Whether the leader takes note of a follower's progress: once per fetch.
     pub(crate) note_follower: bool,
+    /// A moment before which the fetch was certainly not made up.
+    pub(crate) made_after: Option<Instant>,
 }
 
 impl ReadRequest<'_> {
@@ -114,6 +116,8 @@ pub(crate) struct ReadResult<E: Env> {
     pub(crate) diverging: Option<EpochEnd>,
     /// Whether what is read counts as that of a throttled replica.
     pub(crate) throttled: bool,
+    /// Whether the follower is to fetch again at once.
+    pub(crate) wanted_again: bool,
     /// The replica that the consumer is sent to instead of getting records.
     pub(crate) preferred_read_replica: Option<BrokerId>,
     /// For a consumer that wants to leave them out: the aborted transactions that have records in the range, by first offset.
@@ -131,6 +135,7 @@ impl<E: Env> ReadResult<E> {
             log_start_offset: -1,
             diverging: None,
             throttled: false,
+            wanted_again: false,
             preferred_read_replica: None,
             aborted: None,
             range: None,
@@ -146,6 +151,7 @@ impl<E: Env> ReadResult<E> {
             log_start_offset: log.log_start_offset(),
             diverging: None,
             throttled: false,
+            wanted_again: false,
             preferred_read_replica: None,
             aborted: None,
             range: None,
@@ -255,6 +261,7 @@ impl<E: Env> Partition<E> {
                 broker_epoch,
                 fetch_offset,
                 log_start_offset: request.position.log_start_offset,
+                made_after: request.made_after,
                 leader_log_end_offset: log.log_end_offset(),
             };
             leader.handle_follower_fetch(now, fetch, &mut effects)?;
@@ -264,6 +271,7 @@ impl<E: Env> Partition<E> {
                 last_stable_offset(log, &replica.producers, result.high_watermark);
         }
         if let Fetcher::Follower { broker, .. } = request.fetcher {
+            result.wanted_again = replica.proof_waiters.need_fetch_of(leader, broker);
             result.throttled = self.throttled.as_leader.load(Ordering::Relaxed)
                 && !leader.isr().any(|member| member == broker);
             if result.throttled && self.throttles.leader.is_exceeded(now) {

@@ -92,6 +92,8 @@ impl<E: Env> Broker<E> {
                 }
             },
         };
+        // First of all: the leader of before takes a fetch for proof that this broker neither leads nor follows another one.
+        self.replication.unfollow_unless(state.leader, id);
         match partition.apply_metadata(image, self.env.now()) {
             Ok(RoleChange::Follows(leader)) => self.replication.follow(self, leader, id),
             Ok(RoleChange::Leads | RoleChange::Idle) => self.replication.unfollow(id),

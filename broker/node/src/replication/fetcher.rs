@@ -96,12 +96,17 @@ impl Fetchers {
         fetcher.push(partition);
     }
 
-    pub(super) fn unfollow(&self, partition: TopicPartition) {
+    /// Unless its leader is this one, the partition is followed no more, and the fetcher that had it learns that it is gone.
+    pub(super) fn unfollow_unless(&self, leader: Option<BrokerId>, partition: TopicPartition) {
         let mut state = self.lock();
-        if let Some(leader) = state.followed.remove(&partition)
-            && let Some(fetcher) = state.fetchers.get(&leader)
+        let followed = state.followed.get(&partition).copied();
+        if let Some(before) = followed
+            && followed != leader
         {
-            fetcher.push(partition);
+            state.followed.remove(&partition);
+            if let Some(fetcher) = state.fetchers.get(&before) {
+                fetcher.push(partition);
+            }
         }
     }
 
@@ -279,6 +284,9 @@ impl<E: Env> Fetcher<E> {
 
     fn next_request(&mut self) -> FetchRequest {
         let now = self.broker.env.now();
+        // Whatever was flushed and connected to meanwhile: a partition that has gone elsewhere by now is not asked for any more.
+        // The leader takes a fetch for proof that none of its session has.
+        self.take_assignments();
         let mut forgotten = Vec::new();
         let mut topics: Vec<FetchTopic> = Vec::new();
         for id in std::mem::take(&mut self.due) {

@@ -226,7 +226,12 @@ impl<E: Env> Replication<E> {
 
     /// This broker does not follow anybody for a partition.
     fn unfollow(&self, partition: TopicPartition) {
-        self.fetchers.unfollow(partition);
+        self.fetchers.unfollow_unless(None, partition);
+    }
+
+    /// This broker does not follow anybody but `leader` for a partition.
+    fn unfollow_unless(&self, leader: Option<BrokerId>, partition: TopicPartition) {
+        self.fetchers.unfollow_unless(leader, partition);
     }
 
     /// Wakes what sleeps, so that it sees that the broker stops.

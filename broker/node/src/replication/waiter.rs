@@ -44,7 +44,7 @@ impl Waiter {
         }
     }
 
-    /// Ends the wait for good: the session's next fetch is here, and this one must answer with what it has.
+    /// Ends the wait for good, and the fetch answers with what it has: the session's next fetch is here, or is wanted.
     pub(crate) fn supersede(&self) {
         self.superseded.store(true, Ordering::Release);
         self.wake();
@@ -178,6 +178,16 @@ impl Waiters {
         // Only this partition's part of a request is decided; the others may still be confirmed.
         for wait in self.produces.drain(..) {
             wait.waiter.credit(1);
+        }
+    }
+
+    /// Followers are answered with what there is, so that they fetch again.
+    pub(crate) fn end_polls_of_followers(&mut self) {
+        for wait in self
+            .fetches
+            .extract_if(.., |wait| wait.end == VisibleEnd::LogEnd)
+        {
+            wait.waiter.supersede();
         }
     }
 

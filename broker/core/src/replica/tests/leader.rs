@@ -67,20 +67,47 @@ fn leader(isr: &[i32], settings: Settings) -> Leader {
 }
 
 #[test]
-fn leader_tells_whether_the_whole_isr_still_follows() {
-    let mut leader = leader(&[1, 2, 3], settings(1));
-    let heard = |leader: &Leader, now_ms| {
-        let (now, time) = (Instant::from_millis(now_ms), Duration::from_millis(1000));
-        leader.heard_from_isr_within(now, time)
+fn nobody_else_led_before_what_all_that_may_lead_have_followed_after() {
+    let mut leader = leader(&[1, 2], settings(1));
+    let fetch_made_after = |leader: &mut Leader, broker, made_after_ms: Option<u64>| {
+        let fetch = FollowerFetch {
+            broker: BrokerId(broker),
+            broker_epoch: Some(epoch(broker)),
+            fetch_offset: 5,
+            log_start_offset: 0,
+            made_after: made_after_ms.map(Instant::from_millis),
+            leader_log_end_offset: 5,
+        };
+        let now = Instant::from_millis(9000);
+        leader.handle_follower_fetch(now, fetch, &mut Vec::new())
     };
-    handle(&mut leader, 100, &Fetch(2, 5));
-    assert!(!heard(&leader, 100), "broker 3 has not fetched");
-    handle(&mut leader, 200, &Fetch(3, 5));
-    assert!(heard(&leader, 1100) && !heard(&leader, 1101));
-    handle(&mut leader, 300, &Metadata(state(8, &[1, 3])));
-    assert!(heard(&leader, 1101), "broker 2 does not count any more");
-    handle(&mut leader, 400, &Metadata(state(9, &[1])));
-    assert!(heard(&leader, 5000), "nobody else may lead");
+    let led_until = |leader: &Leader, ms| leader.led_until(Instant::from_millis(ms));
+    fetch_made_after(&mut leader, 2, None).unwrap();
+    assert!(!led_until(&leader, 0), "when it was made is not known");
+    fetch_made_after(&mut leader, 2, Some(100)).unwrap();
+    fetch_made_after(&mut leader, 2, Some(90)).unwrap();
+    assert!(led_until(&leader, 100) && !led_until(&leader, 101));
+    assert!(leader.needs_fetch_of(BrokerId(2), Instant::from_millis(101)));
+    assert!(!leader.needs_fetch_of(BrokerId(3), Instant::from_millis(101)));
+    // Proposed for the ISR with this fetch, it may be elected as soon as the controller agrees.
+    fetch_made_after(&mut leader, 3, Some(99)).unwrap();
+    assert!(led_until(&leader, 99) && !led_until(&leader, 100));
+    handle(&mut leader, 9001, &Metadata(state(8, &[1, 3])));
+    assert!(
+        led_until(&leader, 99) && !led_until(&leader, 100),
+        "in the ISR it may be, too"
+    );
+    let next_epoch = PartitionState {
+        leader_epoch: LeaderEpoch(5),
+        ..state(10, &[1, 2])
+    };
+    handle(&mut leader, 9003, &Metadata(next_epoch));
+    assert!(
+        !led_until(&leader, 100),
+        "another epoch, which nobody has followed yet"
+    );
+    let alone = self::leader(&[1], settings(1));
+    assert!(led_until(&alone, 9003), "nobody else may lead");
 }
 
 fn describe(effect: &Effect) -> String {
@@ -201,6 +228,7 @@ fn fetch(
         broker_epoch,
         fetch_offset,
         log_start_offset: 0,
+        made_after: None,
         leader_log_end_offset: leader.log_end_offset(),
     };
     leader.handle_follower_fetch(now, fetch, effects)
@@ -596,6 +624,7 @@ fn low_watermark_is_the_smallest_log_start_of_live_replicas() {
             broker_epoch: None,
             fetch_offset: 5,
             log_start_offset,
+            made_after: None,
             leader_log_end_offset: 5,
         };
         leader

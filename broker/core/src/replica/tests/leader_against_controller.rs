@@ -99,6 +99,7 @@ impl World {
                     broker_epoch: Some(epoch(broker)),
                     fetch_offset: *end,
                     log_start_offset: 0,
+                    made_after: None,
                     leader_log_end_offset: self.leader.log_end_offset(),
                 };
                 self.leader

@@ -30,6 +30,7 @@ fn the_first_thing_that_keeps_a_replica_out_is_named() {
                 broker_epoch: Some(BrokerEpoch(epoch)),
                 fetch_offset,
                 log_start_offset: 0,
+                made_after: None,
                 leader_log_end_offset: 9,
             };
             let taken = leader.handle_follower_fetch(Instant::ZERO, fetch, &mut Vec::new());
@@ -90,6 +91,7 @@ fn lag_is_counted_in_records_and_in_time() {
             broker_epoch: Some(epoch(2)),
             fetch_offset,
             log_start_offset: 0,
+            made_after: None,
             leader_log_end_offset,
         };
         let now = Instant::from_millis(at_ms);

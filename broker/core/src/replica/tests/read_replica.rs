@@ -20,6 +20,7 @@ fn leader(change: impl Fn(&mut PartitionState)) -> Leader {
             broker_epoch: Some(epoch(broker)),
             fetch_offset,
             log_start_offset,
+            made_after: None,
             leader_log_end_offset: 9,
         };
         // One that is fenced is known to the leader all the same.
