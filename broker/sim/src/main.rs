@@ -7,10 +7,11 @@ mod mutants;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use taffrail_sim::{Failure, Going, Plan, Profile, SimulatedTime, Troubles, run_all, shrink};
+use taffrail_sim::{Failure, Going, SimulatedTime, Troubles, run_all, shrink};
 use tracing_subscriber::EnvFilter;
 
 use arguments::Arguments;
+use clap::Parser;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -18,7 +19,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 const SHRUNK_MAX: usize = 3;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let arguments = Arguments::parse();
     match &arguments.log {
         Some(filter) => tracing_subscriber::fmt()
             .with_timer(SimulatedTime)
@@ -29,8 +30,8 @@ fn main() -> anyhow::Result<ExitCode> {
         None => std::panic::set_hook(Box::new(|_| {})),
     }
     #[cfg(feature = "mutants")]
-    if arguments.mutants {
-        return Ok(mutants::run(&arguments));
+    if let Some(seeds_max) = arguments.mutants {
+        return Ok(mutants::run(&arguments, seeds_max));
     }
     Ok(run_seeds(&arguments))
 }
@@ -40,13 +41,7 @@ fn run_seeds(arguments: &Arguments) -> ExitCode {
     let mut told = begun;
     let (mut done, mut acknowledged, mut failures) = (0, 0, Vec::new());
     let mut troubles = Troubles::default();
-    let wanted = |seed: &u64| !arguments.only_disks || Profile::of_seed(*seed) == Profile::Disks;
-    let seeds = (arguments.seed..).filter(wanted);
-    let plans = seeds.take(arguments.seeds as usize).map(|seed| Plan {
-        seed,
-        ..arguments.plan
-    });
-    run_all(plans, arguments.threads, |outcome| {
+    run_all(arguments.plans(), arguments.threads, |outcome| {
         done += 1;
         match outcome {
             Ok(report) => {
@@ -73,7 +68,7 @@ fn run_seeds(arguments: &Arguments) -> ExitCode {
     if failures.is_empty() {
         return ExitCode::SUCCESS;
     }
-    tell_failures(failures, arguments.shrink);
+    tell_failures(failures, !arguments.no_shrink);
     ExitCode::FAILURE
 }
 

@@ -8,13 +8,13 @@ use taffrail_sim::{Failure, Going, Plan, run_all};
 
 use crate::arguments::Arguments;
 
-/// Whether every planted fault is caught; prints by which seed and which invariant.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+/// Whether every planted fault is caught within so many seeds; prints by which seed and which invariant.
+pub(crate) fn run(arguments: &Arguments, seeds_max: u64) -> ExitCode {
     let begun = Instant::now();
     let mut survived = 0;
     for mutant in Mutant::ALL {
         let started = Instant::now();
-        let (seeds, caught) = hunt(arguments, mutant);
+        let (seeds, caught) = hunt(arguments, seeds_max, mutant);
         let seconds = started.elapsed().as_secs();
         match caught {
             Some(failure) => println!(
@@ -44,11 +44,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// How many seeds were run, and the first failure.
-fn hunt(arguments: &Arguments, mutant: Mutant) -> (u64, Option<Box<Failure>>) {
-    let plans = (arguments.seed..arguments.seed + arguments.seeds).map(|seed| Plan {
-        seed,
+fn hunt(arguments: &Arguments, seeds_max: u64, mutant: Mutant) -> (u64, Option<Box<Failure>>) {
+    let plans = (arguments.seed..).zip(0..seeds_max).map(|(seed, _)| Plan {
         mutant: Some(mutant),
-        ..arguments.plan
+        ..arguments.plan(seed)
     });
     let (mut seeds, mut caught) = (0, None);
     run_all(plans, arguments.threads, |outcome| {
