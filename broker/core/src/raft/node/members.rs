@@ -77,6 +77,12 @@ impl RaftNode {
 
     /// Changes of the members hold from the moment their entries are handed out. So a voter that starts again goes through
     /// all of them after its snapshot, and knows the same members at the same index as every other.
+    ///
+    /// It goes as far as the commit index on its disk, which may be behind: one that moves alone is written with the next entries.
+    /// Still it lacks at most the last change in its log. A leader proposes a change once it has applied the one before, so whoever
+    /// is sent the one hears with it that the other is committed, and writes both as one. The majorities before and after
+    /// one change have a voter in common, so that two voters which are apart by one are never both elected in a term; apart by two
+    /// they could be. A later entry that is written without its commit index, or a second change that is proposed early, breaks this.
     pub(super) fn change_members(&mut self, committed: &[eraftpb::Entry]) -> Result<(), RaftError> {
         for entry in committed {
             let Some(change) = convert::membership_change(entry) else {

@@ -28,6 +28,8 @@ pub(super) struct Quorum {
 struct Voter {
     node: Option<RaftNode>,
     disk: Persisted,
+    /// What it would write with the next frame: a commit index that moves alone is not on the disk yet.
+    hard_state: HardState,
     /// Written but not yet synced, with their numbers.
     unsynced: VecDeque<(u64, Persist)>,
     role: Role,
@@ -42,6 +44,7 @@ impl Voter {
         Self {
             node: None,
             disk: Persisted::default(),
+            hard_state: HardState::default(),
             unsynced: VecDeque::new(),
             role: Role::Follower {
                 leader: None,
@@ -93,24 +96,21 @@ impl Quorum {
     /// The voter loses its memory and what it had not synced, or stops somewhere in its oldest write.
     pub(super) fn crash(&mut self, id: BrokerId) {
         self.history.push(format!("crash {id}"));
-        let (stage, entries_written) = (self.random(4), self.random(4) as usize);
+        let stage = self.random(4);
         let voter = self.voters.get_mut(&id).unwrap();
         voter.node = None;
         let oldest = voter.unsynced.pop_front();
         voter.unsynced.clear();
-        let Some((_, mut persist)) = oldest.filter(|_| stage > 0) else {
+        let Some((_, persist)) = oldest.filter(|_| stage > 0) else {
             return;
         };
-        persist.hard_state = None;
         if stage == 1 && persist.snapshot.is_some() {
             // The entries that it replaces are still there.
             voter.disk.snapshot = persist.snapshot;
             return;
         }
-        if stage == 2 {
-            persist.entries.truncate(entries_written);
-        }
-        write(&mut voter.disk, persist);
+        // A frame is on the disk as a whole or not at all.
+        write(voter, persist);
     }
 
     /// The voter is down and its disk is lost; it starts on what `leader` gives.
@@ -172,6 +172,7 @@ impl Quorum {
         config.message_bytes_max = 200;
         let voter = self.voters.get_mut(&id).unwrap();
         voter.node = Some(RaftNode::new(&config, voter.disk.clone()).unwrap());
+        voter.hard_state = voter.disk.hard_state;
         voter.role = Role::Follower {
             leader: None,
             term: 0,
@@ -285,7 +286,7 @@ impl Quorum {
         let Some((number, persist)) = voter.unsynced.pop_front() else {
             return false;
         };
-        write(&mut voter.disk, persist);
+        write(voter, persist);
         if let Some(node) = &mut voter.node {
             self.network.extend(node.handle_persisted(number));
         }
@@ -308,6 +309,7 @@ impl Quorum {
                     .disk
                     .entries
                     .retain(|entry| entry.index > snapshot.index);
+                voter.disk.hard_state = voter.hard_state;
             }
             voter.disk.snapshot = Some(snapshot);
         }
@@ -422,7 +424,15 @@ impl Quorum {
     }
 }
 
-fn write(disk: &mut Persisted, persist: Persist) {
+/// As the metadata log: a commit index that moved alone is written with what comes next.
+fn write(voter: &mut Voter, persist: Persist) {
+    if let Some(hard_state) = persist.hard_state {
+        voter.hard_state = hard_state;
+    }
+    let disk = &mut voter.disk;
+    if persist.snapshot.is_none() && !persist.must_sync && persist.entries.is_empty() {
+        return;
+    }
     if let Some(snapshot) = persist.snapshot {
         disk.entries.clear();
         disk.snapshot = Some(snapshot);
@@ -431,9 +441,7 @@ fn write(disk: &mut Persisted, persist: Persist) {
         disk.entries.retain(|entry| entry.index < first.index);
         disk.entries.extend(persist.entries);
     }
-    if let Some(hard_state) = persist.hard_state {
-        disk.hard_state = hard_state;
-    }
+    disk.hard_state = voter.hard_state;
 }
 
 fn encode(state: &[Vec<u8>]) -> Vec<u8> {
