@@ -74,8 +74,12 @@ impl Published {
         work(&self.followed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a newer image visible.
+    /// Makes a newer image visible. A broker that comes to vote may begin with an older one than it has followed as an
+    /// observer; what is committed does not change, so it keeps the newer one meanwhile. One task at a time publishes.
     pub(super) fn publish(&self, index: u64, image: Arc<Image>, now: Instant) {
+        if index < self.visible_index() {
+            return;
+        }
         self.note_departed(&image, now);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (index, image);
         self.visible.send_replace(index);
@@ -162,6 +166,19 @@ mod tests {
             rack: None,
             fenced,
         }
+    }
+
+    #[test]
+    fn an_older_image_than_the_visible_one_is_not_shown() {
+        let published = Published::default();
+        let mut image = Image::default();
+        let older = Arc::new(image.clone());
+        image.apply(&registration(false));
+        let now = Instant::from_millis(0);
+        published.publish(5, Arc::new(image.clone()), now);
+        published.publish(3, older, now);
+        assert_eq!(published.indexed_image(), (5, Arc::new(image)));
+        assert_eq!(published.visible_index(), 5);
     }
 
     #[test]
