@@ -93,7 +93,7 @@ pub(crate) struct Cluster<E: Env> {
     /// The active controller, as far as known.
     leader: watch::Sender<Option<BrokerId>>,
     quorum: Quorum,
-    voter_processes: VoterProcesses,
+    voter_processes: Arc<VoterProcesses>,
     waiting: seating::Waiting,
     doubts: Arc<doubts::Doubts>,
     history: History,
@@ -129,7 +129,7 @@ impl<E: Env> Cluster<E> {
             published: Published::default(),
             leader: watch::Sender::new(None),
             quorum: Quorum::default(),
-            voter_processes: VoterProcesses::default(),
+            voter_processes: Arc::default(),
             waiting: seating::Waiting::default(),
             doubts: Arc::default(),
             history: History::default(),

@@ -289,7 +289,7 @@ impl<E: Env> Task<E> {
             return;
         }
         let processes = &self.broker.cluster.voter_processes;
-        if self.raft.leader() != Some(peer) || !processes.is_newest(peer, incarnation) {
+        if self.raft.leader() != Some(peer) || processes.is_outdated(peer, incarnation) {
             return;
         }
         match &mut self.leader_look {
