@@ -132,6 +132,14 @@ impl RaftNode {
         Ok(node)
     }
 
+    /// Whether anything depends on ticks. A leader that has its quorum for itself has nobody to keep informed and nobody to hear
+    /// from.
+    pub fn needs_ticks(&self) -> bool {
+        let own_id = self.raw.raft.id;
+        let alone = self.raw.raft.prs().iter().all(|(id, _)| *id == own_id);
+        !(alone && self.raw.raft.state == StateRole::Leader)
+    }
+
     /// A tick of time passed.
     pub fn handle_tick(&mut self) {
         if self.installing.is_some() {

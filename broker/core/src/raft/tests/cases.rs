@@ -28,6 +28,19 @@ fn a_single_voter_leads_and_commits() {
 }
 
 #[test]
+fn only_a_leader_without_other_members_does_without_ticks() {
+    let (mut quorum, leader) = with_leader(1, 1);
+    assert!(!quorum.node(leader).needs_ticks());
+    quorum.crash(leader);
+    quorum.restart(leader);
+    assert!(quorum.node(leader).needs_ticks(), "it has to be elected");
+    let (mut quorum, _) = with_leader(3, 1);
+    for id in quorum.ids() {
+        assert!(quorum.node(id).needs_ticks(), "{id}");
+    }
+}
+
+#[test]
 fn every_seed_elects_and_replicates() {
     for seed in 0..50 {
         let (mut quorum, leader) = with_leader(3, seed);

@@ -163,7 +163,7 @@ impl<E: Env> Task<E> {
                     Some(event) => self.handle_event(event)?,
                     None => return Ok(()),
                 },
-                () = self.broker.env.sleep_until(deadline) => {}
+                () = self.broker.env.sleep_until(deadline.unwrap_or_default()), if deadline.is_some() => {}
             }
             for _ in 1..EVENTS_PER_TURN {
                 let Ok(event) = self.events.try_recv() else {
@@ -183,13 +183,16 @@ impl<E: Env> Task<E> {
         }
     }
 
-    fn next_deadline(&self) -> Instant {
+    /// When time alone has something for this voter to do.
+    fn next_deadline(&self) -> Option<Instant> {
         let controller = self
             .leadership
             .as_ref()
             .and_then(|leadership| leadership.controller.next_deadline());
         let controller = controller.filter(|_| !self.stalled);
-        controller.map_or(self.next_tick, |deadline| deadline.min(self.next_tick))
+        // Ticks that were left out are not made up for: with the next one, whenever it comes, they go on.
+        let tick = (self.stalled || self.raft.needs_ticks()).then_some(self.next_tick);
+        [controller, tick].into_iter().flatten().min()
     }
 
     fn handle_event(&mut self, event: Event) -> Result<(), String> {
