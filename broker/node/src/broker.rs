@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, RwLock};
 
 use taffrail_core::config::{BrokerConfig, ConfigMap, TopicConfig};
 use taffrail_core::ids::{BrokerId, Incarnation, TopicId, TopicPartition};
 use taffrail_core::metadata::{ConfigResource, Image};
 use taffrail_core::time::Instant;
+use tokio::sync::SetOnce;
 
 use crate::access::Authorizer;
 use crate::cluster::Cluster;
@@ -49,7 +50,7 @@ pub(crate) struct Broker<E: Env> {
     started: AtomicBool,
     ready_once: AtomicBool,
     stopping: AtomicBool,
-    fatal: OnceLock<String>,
+    fatal: SetOnce<String>,
 }
 
 impl<E: Env> Broker<E> {
@@ -71,7 +72,7 @@ impl<E: Env> Broker<E> {
             started: AtomicBool::new(false),
             ready_once: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            fatal: OnceLock::new(),
+            fatal: SetOnce::new(),
             env,
             config,
         })
@@ -145,6 +146,11 @@ impl<E: Env> Broker<E> {
         tracing::error!(reason, "the broker cannot go on");
         // Only the first reason counts: later ones follow from it.
         let _later = self.fatal.set(reason);
+    }
+
+    /// Waits until [`Broker::fail`] is called, and tells why it was.
+    pub(crate) async fn failed(&self) -> &str {
+        self.fatal.wait().await
     }
 
     /// The replica of a partition that this broker holds.

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use taffrail_core::time::Instant;
 use taffrail_log::Disk;
@@ -29,6 +30,12 @@ pub trait Env: Clone + Send + Sync + 'static {
 
     /// Completes at `deadline`, at once if that has passed.
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send;
+
+    /// When work that comes round about every `interval` is due next. Where waking up costs something, all such work falls
+    /// due at the same moments.
+    fn next_round(&self, interval: Duration) -> Instant {
+        self.now() + interval
+    }
 
     /// Starts a background task. It ends by itself when the node shuts down.
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static);

@@ -126,7 +126,7 @@ async fn set_strays_aside<E: Env>(broker: Arc<Broker<E>>) {
 /// Acts on failed log directories at once, and tries again what a full disk prevented.
 async fn watch_directories<E: Env>(broker: Arc<Broker<E>>) {
     loop {
-        let check = broker.env.now() + DIRECTORY_CHECK;
+        let check = broker.env.next_round(DIRECTORY_CHECK);
         tokio::select! {
             biased;
             () = broker.replication.directory_failed.notified() => {}
@@ -204,6 +204,9 @@ async fn measure_room<E: Env>(
 
 /// Whether the broker still runs after the pause.
 async fn pause<E: Env>(broker: &Broker<E>, interval: Duration) -> bool {
-    broker.env.sleep_until(broker.env.now() + interval).await;
+    broker
+        .env
+        .sleep_until(broker.env.next_round(interval))
+        .await;
     !broker.is_stopping()
 }

@@ -79,6 +79,11 @@ impl<E: Env> Node<E> {
         self.broker.health()
     }
 
+    /// Completes when the process must stop because the node has lost an invariant, and tells which.
+    pub async fn failed(&self) -> &str {
+        self.broker.failed().await
+    }
+
     /// Everything that `GET /admin/state` shows.
     pub fn state(&self) -> AdminState {
         state::admin_state(&self.broker)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the coarse time moves.
-const TICK: Duration = Duration::from_millis(250);
+/// How often the coarse time moves: as often as what comes round most often, so that it costs no wake-up of its own.
+const TICK: Duration = Duration::from_millis(200);
 
-/// An event loop that has not moved the coarse time for so long is stuck: forty ticks in a row were missed.
+/// An event loop that has not moved the coarse time for so long is stuck: fifty ticks in a row were missed.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// Time since the process started.
@@ -37,11 +37,19 @@ impl Clock {
         self.coarse_ms.load(Ordering::Relaxed)
     }
 
+    /// The next moment that is a whole number of intervals after the start. All that comes round now and then waits for such
+    /// moments, so that an idle process is woken once for all of it.
+    pub(crate) fn next_round(&self, interval: Duration) -> Instant {
+        let interval = interval.as_nanos().max(1);
+        let nanos = (self.started.elapsed().as_nanos() / interval + 1) * interval;
+        self.started + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// Moves the coarse time for ever. Runs on the event loop that it vouches for.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.coarse_ms.store(self.elapsed_ms(), Ordering::Relaxed);
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep_until(self.next_round(TICK).into()).await;
         }
     }
 
@@ -53,5 +61,29 @@ impl Clock {
 
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_round_waits_for_whole_intervals_since_the_start() {
+        let clock = Clock::start();
+        for interval in [
+            Duration::ZERO,
+            Duration::from_nanos(7),
+            Duration::from_secs(1),
+            Duration::from_secs(3600),
+            Duration::from_millis(i64::MAX as u64),
+        ] {
+            let before = clock.started().elapsed();
+            let next = clock.next_round(interval).duration_since(clock.started());
+            assert!(before < next, "{interval:?}");
+            if interval < Duration::from_secs(3600 * 24) {
+                assert_eq!(next.as_nanos() % interval.as_nanos().max(1), 0);
+            }
+        }
     }
 }

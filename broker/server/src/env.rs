@@ -66,8 +66,14 @@ impl Env for ServerEnv {
     }
 
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
-        let wait = (deadline - self.now()).min(FAR);
-        tokio::time::sleep(wait)
+        // From the start and not from now, so that equal deadlines are one moment to the timer.
+        let since_start = (deadline - Instant::ZERO).min(self.clock.started().elapsed() + FAR);
+        tokio::time::sleep_until((self.clock.started() + since_start).into())
+    }
+
+    fn next_round(&self, interval: Duration) -> Instant {
+        let next = self.clock.next_round(interval);
+        Instant::ZERO + next.duration_since(self.clock.started())
     }
 
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {

@@ -25,9 +25,6 @@ const EXIT_UNFINISHED: u8 = 4;
 /// How long work that is under way may hold up the exit.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_secs(1);
 
-/// How often the node is asked whether it must stop.
-const FATAL_CHECK: Duration = Duration::from_millis(500);
-
 /// Runs a broker until it is told to stop.
 pub(crate) fn run(file: &Path) -> anyhow::Result<ExitCode> {
     let settings = settings::load(file, std::env::vars())?;
@@ -113,9 +110,9 @@ async fn live(mut config: BrokerConfig, written: ConfigMap) -> anyhow::Result<Ex
 
     let lost_invariant = tokio::select! {
         () = signals.next() => None,
-        reason = fatal(&node) => Some(reason),
+        reason = node.failed() => Some(reason),
     };
-    if let Some(reason) = &lost_invariant {
+    if let Some(reason) = lost_invariant {
         error!(
             reason,
             "stopping: this broker can no longer vouch for its state"
@@ -145,16 +142,6 @@ fn connection_limits(config: &BrokerConfig, open_files: u64) -> Limits {
         idle: u64::try_from(config.connections_max_idle_ms)
             .ok()
             .map(Duration::from_millis),
-    }
-}
-
-/// Completes when the node says that the process must stop, with the reason.
-async fn fatal(node: &Node<ServerEnv>) -> String {
-    loop {
-        if let Some(reason) = node.health().fatal {
-            return reason;
-        }
-        tokio::time::sleep(FATAL_CHECK).await;
     }
 }
 

@@ -329,7 +329,8 @@ async fn keep_time<E: Env>(broker: Arc<Broker<E>>) {
             broker.groups.forget_removed_topics(&broker, &shard);
             next = [next, shard.next_deadline()].into_iter().flatten().min();
         }
-        let until = next.unwrap_or(now + IDLE).min(now + IDLE);
+        let idle = broker.env.next_round(IDLE);
+        let until = next.map_or(idle, |deadline| deadline.min(idle));
         // A deadline that is due but could not be met (too few replicas, say) is tried again a little later.
         let until = until.max(now + Duration::from_millis(10));
         tokio::select! {

@@ -113,10 +113,8 @@ fn leaving<E: Env>(partition: &Partition<E>, proposal: &Proposal, now: Instant) 
 /// Tells leaders that time has passed.
 pub(super) async fn check_lag<E: Env>(broker: Arc<Broker<E>>) {
     while !broker.is_stopping() {
-        broker
-            .env
-            .sleep_until(broker.env.now() + TIMEOUT_CHECK)
-            .await;
+        let check = broker.env.next_round(TIMEOUT_CHECK);
+        broker.env.sleep_until(check).await;
         let now = broker.env.now();
         for partition in broker.partitions() {
             partition.handle_timeout(now);

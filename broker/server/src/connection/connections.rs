@@ -201,7 +201,7 @@ impl Connections {
             .idle
             .map(|idle| u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
         loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
+            tokio::time::sleep_until(self.clock.next_round(SWEEP_EVERY).into()).await;
             let now = self.clock.coarse_ms();
             let records: Vec<Arc<Record>> = self.lock().records.values().cloned().collect();
             for record in records {
