@@ -132,7 +132,13 @@ impl<E: Env> Scrubber<E> {
                     .with_followed(|image| partition.try_repair(index, image, now, wall_ms))
             });
             if let Repair::Fetch(leader) = mended.await {
-                self.broker.replication.follow(&self.broker, leader, id);
+                // Unless another one leads by now: whoever applied that has told the fetchers, and must have the last word.
+                self.broker.cluster.with_followed(|image| {
+                    let state = image.partition(id);
+                    if state.is_some_and(|state| state.leader == Some(leader)) {
+                        self.broker.replication.follow(&self.broker, leader, id);
+                    }
+                });
             }
         }
     }
