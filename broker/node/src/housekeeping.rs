@@ -85,7 +85,7 @@ async fn retain<E: Env>(broker: Arc<Broker<E>>) {
         tokio::select! {
             biased;
             () = broker.replication.retention_wanted.notified() => {}
-            () = broker.env.sleep_until(broker.env.now() + interval) => {}
+            () = broker.env.sleep_until(broker.env.next_round(interval)) => {}
         }
         if broker.is_stopping() {
             return;
