@@ -1,7 +1,7 @@
 //! A coordinator that stood still while another one took over tells nobody what was committed before.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use taffrail_e2e::cluster::{Cluster, ClusterSpec};
@@ -75,6 +75,30 @@ fn a_coordinator_that_stood_still_tells_no_old_offset() -> Result<()> {
         })?;
     }
     load.stop()?;
+    cluster.finish();
+    Ok(())
+}
+
+#[test]
+fn an_idle_cluster_tells_offsets_without_waiting_for_a_long_poll() -> Result<()> {
+    let cluster = Cluster::start(
+        ClusterSpec::new(3)?
+            .with("offsets.topic.num.partitions", "1")
+            .with("replica.fetch.wait.max.ms", "5000"),
+    )?;
+    cluster.admin()?.create_topic(TOPIC, 1, 3, &[])?;
+    commit(&cluster, 1, None)?;
+    let coordinator = coordinator(&cluster, None)?.context("somebody must coordinate")?;
+    let address = cluster.members()[coordinator].client.address();
+    // Of several, since followers may be busy with something else at first.
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let asked = Instant::now();
+        ensure!(committed(&address)? == Ok(1), "the offset must be told");
+        took.push(asked.elapsed());
+    }
+    took.sort();
+    ensure!(took[2] < Duration::from_secs(2), "it took {took:?}");
     cluster.finish();
     Ok(())
 }

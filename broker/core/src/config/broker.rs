@@ -266,7 +266,7 @@ configs! {
     "fetch.max.bytes" fetch_max_bytes: i32 = Some("57671680"), AtLeast(1024), ReadOnly, [],
         "The most that one Fetch gets, in bytes, whatever it asks for; a larger first batch still comes whole.";
     "max.incremental.fetch.session.cache.slots" max_incremental_fetch_session_cache_slots: i32 = Some("1000"), AtLeast(0), ReadOnly, [],
-        "How many fetch sessions are remembered.";
+        "How many fetch sessions are remembered; some for other brokers are in any case.";
     "max.request.partition.size.limit" max_request_partition_size_limit: i32 = Some("2000"), AtLeast(1), ReadOnly, [],
         "How many partitions one DescribeTopicPartitions returns.";
 

@@ -14,10 +14,13 @@ const EPOCH_INITIAL: i32 = 0;
 /// Epoch of a fetch that wants no session, closing the one it names.
 const EPOCH_FINAL: i32 = -1;
 
+/// So many followers find room, however few sessions the cache may hold.
+const FOLLOWER_SESSIONS_MIN: usize = 64;
+
 /// How much the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `max.incremental.fetch.session.cache.slots`.
+    /// `max.incremental.fetch.session.cache.slots`; followers' may be more.
     pub sessions_max: usize,
     /// Over all sessions.
     pub partitions_max: usize,
@@ -245,21 +248,27 @@ impl<H> Sessions<H> {
     }
 
     /// Makes room by Kafka's rules: the session unused for longest, if that is long; else the least worthy that may
-    /// be displaced, if it is not worth more than the new one. Followers are worth more, then larger sessions.
+    /// be displaced, if it is not worth more than the new one. Followers are worth more, then larger sessions. Unlike with
+    /// Kafka some followers find room under any limit: without sessions a leader could prove nothing by their fetches.
     fn make_room(&mut self, now: Instant, follower: bool, partitions: usize) -> bool {
-        if partitions > self.limits.partitions_max || self.limits.sessions_max == 0 {
+        if partitions > self.limits.partitions_max {
             return false;
         }
         while self.entries.len() >= self.limits.sessions_max
             || self.partitions + partitions > self.limits.partitions_max
         {
             let Some(id) = self.victim(now, follower, partitions) else {
-                return false;
+                let room = self.partitions + partitions <= self.limits.partitions_max;
+                return room && follower && self.followers() < FOLLOWER_SESSIONS_MIN;
             };
             self.close(id);
             self.evicted += 1;
         }
         true
+    }
+
+    fn followers(&self) -> usize {
+        self.entries.values().filter(|entry| entry.follower).count()
     }
 
     fn victim(&self, now: Instant, follower: bool, partitions: usize) -> Option<i32> {

@@ -269,9 +269,27 @@ fn full_caches_evict_by_age_then_worth() {
     check((consumer, 5), 100_000, 121_000, (consumer, 4), false);
     check((consumer, 5), 100_000, 121_000, (consumer, 5), true);
     check((consumer, 5), 0, 1_000, (follower, 1), true);
-    check((follower, 5), 0, 1_000, (follower, 9), false);
     check((follower, 5), 100_000, 121_000, (consumer, 9), false);
     check((follower, 5), 100_000, 121_000, (follower, 9), true);
+}
+
+#[test]
+fn some_followers_find_room_under_any_limit() {
+    let mut sessions: Sessions<()> = Sessions::new(Limits {
+        sessions_max: 0,
+        ..Limits::default()
+    });
+    let mut make = |follower| {
+        let request = SessionFetch {
+            follower,
+            ..fetch(0, 0, &[1])
+        };
+        let context = sessions.handle_fetch(NOW, request).unwrap();
+        sessions.handle_answered(NOW, || 7, context) != 0
+    };
+    assert!(!make(false));
+    assert!((0..64).all(|_| make(true)));
+    assert!(!make(true));
 }
 
 #[test]

@@ -437,9 +437,12 @@ impl Leader {
     }
 
     /// Whether nobody else can have led before `moment`: all others that may be elected, so those of the ISR and those that a
-    /// proposal under way adds to it, still followed this leader after it. An unclean election is beyond that.
+    /// proposal under way adds to it, still followed this leader after it. Never while there are eligible leader replicas, which
+    /// may be elected, too, and of which this leader does not know who they are; it decides nothing then anyway. An unclean
+    /// election is beyond that.
     pub fn led_until(&self, moment: Instant) -> bool {
-        (self.replicas.iter()).all(|replica| self.is_known_to_follow_after(replica, moment))
+        let mut replicas = self.replicas.iter();
+        !self.has_eligible && replicas.all(|replica| self.is_known_to_follow_after(replica, moment))
     }
 
     /// Whether [`Leader::led_until`] waits for a fetch of this broker.

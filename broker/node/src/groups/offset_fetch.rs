@@ -7,6 +7,7 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{Decision, FetchedOffset, WantedOffsets};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
+use taffrail_core::time::Instant;
 use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup,
@@ -32,16 +33,35 @@ const ERROR_VERSION: i16 = 2;
 /// What is wanted of a group: all, or some partitions of topics.
 type Wanted = Option<Vec<WantedOffsets>>;
 
+/// When a request came, and when it is answered at the latest: the same for all of its groups, so that what proves something for
+/// one group proves it for the next, and a broker that is silent holds them up once.
+#[derive(Clone, Copy)]
+struct Question {
+    at: Instant,
+    deadline: Instant,
+}
+
+impl Question {
+    fn now<E: Env>(broker: &Broker<E>) -> Self {
+        let at = broker.env.now();
+        Self {
+            at,
+            deadline: at + broker.groups.commit_timeout,
+        }
+    }
+}
+
 /// Handles an OffsetFetch request.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
+    let asked = Question::now(&broker);
     if context.version >= BATCH_VERSION {
         let mut groups = Vec::with_capacity(request.groups.len());
         for group in request.groups {
-            groups.push(fetch_group(&broker, &context, group).await);
+            groups.push(fetch_group(&broker, &context, asked, group).await);
         }
         return OffsetFetchResponse {
             groups,
@@ -58,7 +78,8 @@ pub(crate) async fn handle<E: Env>(
             })
             .collect()
     });
-    match fetch(&broker, &context, &request.group_id, wanted.as_deref()).await {
+    let group_id = &request.group_id;
+    match fetch(&broker, &context, asked, group_id, wanted.as_deref()).await {
         Ok(offsets) => OffsetFetchResponse {
             topics: old_topics(offsets),
             ..OffsetFetchResponse::default()
@@ -82,6 +103,7 @@ pub(crate) async fn handle<E: Env>(
 async fn fetch_group<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
+    asked: Question,
     group: OffsetFetchRequestGroup,
 ) -> OffsetFetchResponseGroup {
     let image = broker.cluster.image();
@@ -109,7 +131,8 @@ async fn fetch_group<E: Env>(
         }
         known
     });
-    let (offsets, error) = match fetch(broker, context, &group.group_id, wanted.as_deref()).await {
+    let group_id = &group.group_id;
+    let (offsets, error) = match fetch(broker, context, asked, group_id, wanted.as_deref()).await {
         Ok(offsets) => (offsets, None),
         Err(error) => (Vec::new(), Some(error)),
     };
@@ -131,6 +154,7 @@ async fn fetch_group<E: Env>(
 async fn fetch<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
+    asked: Question,
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Vec<FetchedOffset>, ErrorKind> {
@@ -143,15 +167,16 @@ async fn fetch<E: Env>(
     let shard = broker
         .groups
         .shard_of_any(&broker.cluster.image(), group_id)?;
-    let asked = broker.env.now();
     let answer = async {
         // A reply may speak of a commit that is not replicated yet, so it waits like any other.
         let reply = shard.decide_quietly(broker, |turn| Decision {
             records: Vec::new(),
             reply: turn.coordinator.fetch_offsets(group_id, wanted),
         })?;
-        let offsets = shard.committed(broker, reply).await?;
-        shard.coordinated_until(broker, asked).await?;
+        let offsets = shard.committed_by(broker, reply, asked.deadline).await?;
+        shard
+            .coordinated_until(broker, asked.at, asked.deadline)
+            .await?;
         Ok(offsets)
     };
     answer.await.map_err(as_retriable)

@@ -224,6 +224,16 @@ impl<E: Env> Shard<E> {
         reply: Reply<R>,
     ) -> Result<R, ErrorKind> {
         let deadline = broker.env.now() + broker.groups.commit_timeout;
+        self.committed_by(broker, reply, deadline).await
+    }
+
+    /// As `committed`, until this deadline.
+    pub(super) async fn committed_by<R>(
+        &self,
+        broker: &Broker<E>,
+        reply: Reply<R>,
+        deadline: Instant,
+    ) -> Result<R, ErrorKind> {
         loop {
             let waiter = Waiter::new(1);
             match self
@@ -248,8 +258,8 @@ impl<E: Env> Shard<E> {
         &self,
         broker: &Broker<E>,
         moment: Instant,
+        deadline: Instant,
     ) -> Result<(), ErrorKind> {
-        let deadline = broker.env.now() + broker.groups.commit_timeout;
         loop {
             let waiter = Waiter::new(1);
             let proven = self

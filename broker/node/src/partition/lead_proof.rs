@@ -4,6 +4,7 @@
 //! sent long ago. So all others that may lead are made to fetch anew (as Raft's ReadIndex asks a majority): their long polls
 //! end, and a fetch that follows an answer given after the question is the proof.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
@@ -15,22 +16,23 @@ use super::{Partition, Replica, Role};
 use crate::env::Env;
 use crate::replication::Waiter;
 
-/// Those that wait for a proof, with the moments that it has to cover.
+/// Those that wait for a proof, by the moment that it has to cover, the earliest first: what covers one covers those before it.
 #[derive(Debug, Default)]
-pub(super) struct ProofWaiters(Vec<(Instant, Arc<Waiter>)>);
+pub(super) struct ProofWaiters(VecDeque<(Instant, Arc<Waiter>)>);
 
 impl ProofWaiters {
     fn add(&mut self, moment: Instant, waiter: &Arc<Waiter>) {
         // Those that gave up leave with the next one that comes.
         self.0
             .retain(|(_, waiter)| Arc::strong_count(waiter) > 1 && !waiter.is_over());
-        self.0.push((moment, Arc::clone(waiter)));
+        let at = self.0.partition_point(|(other, _)| *other <= moment);
+        self.0.insert(at, (moment, Arc::clone(waiter)));
     }
 
     /// Whether somebody waits for a later fetch of this follower.
     pub(super) fn need_fetch_of(&self, leader: &Leader, broker: BrokerId) -> bool {
-        let mut waiting = self.0.iter().filter(|(_, waiter)| !waiter.is_over());
-        waiting.any(|(moment, _)| leader.needs_fetch_of(broker, *moment))
+        let latest = self.0.back();
+        latest.is_some_and(|(moment, _)| leader.needs_fetch_of(broker, *moment))
     }
 
     pub(super) fn wake_all(&mut self) {
@@ -72,18 +74,13 @@ impl<E: Env> Partition<E> {
 impl<E: Env> Replica<E> {
     /// Wakes those whose proof is complete.
     pub(super) fn wake_proven(&mut self) {
-        if self.proof_waiters.0.is_empty() {
-            return;
-        }
         let Role::Leader(leader) = &self.role else {
             return;
         };
-        self.proof_waiters.0.retain(|(moment, waiter)| {
-            let proven = leader.led_until(*moment);
-            if proven {
-                waiter.wake();
-            }
-            !proven
-        });
+        let waiting = &mut self.proof_waiters.0;
+        while let Some((_, waiter)) = waiting.pop_front_if(|(moment, _)| leader.led_until(*moment))
+        {
+            waiter.wake();
+        }
     }
 }

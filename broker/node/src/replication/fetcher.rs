@@ -67,7 +67,12 @@ impl Assignments {
     }
 
     fn take(&self) -> BTreeSet<TopicPartition> {
-        std::mem::take(&mut *self.changed.lock().expect("no panic while locked"))
+        self.take_those(|_| true)
+    }
+
+    fn take_those(&self, wanted: impl Fn(&TopicPartition) -> bool) -> BTreeSet<TopicPartition> {
+        let mut changed = self.changed.lock().expect("no panic while locked");
+        changed.extract_if(.., wanted).collect()
     }
 }
 
@@ -285,8 +290,10 @@ impl<E: Env> Fetcher<E> {
     fn next_request(&mut self) -> FetchRequest {
         let now = self.broker.env.now();
         // Whatever was flushed and connected to meanwhile: a partition that has gone elsewhere by now is not asked for any more.
-        // The leader takes a fetch for proof that none of its session has.
-        self.take_assignments();
+        // The leader takes a fetch for proof that none of its session has. New ones are flushed first, and come with the next.
+        let told = &self.session.told;
+        self.due
+            .extend(self.assignments.take_those(|id| told.contains_key(id)));
         let mut forgotten = Vec::new();
         let mut topics: Vec<FetchTopic> = Vec::new();
         for id in std::mem::take(&mut self.due) {
