@@ -85,6 +85,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+fn start(kind: BrokerKind) -> Result<Cluster> {
+    Cluster::start(ClusterSpec {
+        kind,
+        brokers: 3,
+        config: Vec::new(),
+        folder: None,
+    })
+}
+
 fn measure(
     arguments: &Arguments,
     kind: BrokerKind,
@@ -93,12 +102,7 @@ fn measure(
 ) -> Result<()> {
     let peer = report::name(kind);
     eprintln!("bench: starting {peer}");
-    let mut cluster = Cluster::start(ClusterSpec {
-        kind,
-        brokers: 3,
-        config: Vec::new(),
-        folder: None,
-    })?;
+    let mut cluster = start(kind)?;
     for event in events {
         let reps = match kind {
             BrokerKind::Kafka => arguments.kafka_reps,
@@ -107,9 +111,20 @@ fn measure(
         };
         for rep in 0..reps {
             let outcome = round::run(&mut cluster, *event, rep, &arguments.client_debug)
-                .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1))?;
-            eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
-            outcomes.entry((*event, peer)).or_default().push(outcome);
+                .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1));
+            match outcome {
+                Ok(outcome) => {
+                    eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
+                    outcomes.entry((*event, peer)).or_default().push(outcome);
+                }
+                Err(error) if kind == BrokerKind::Kafka => {
+                    // What a peer cannot do is a finding, too. The other events begin with brokers that are whole.
+                    eprintln!("bench: not measured: {error:#}");
+                    cluster = start(kind)?;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     cluster.finish();
