@@ -1,5 +1,6 @@
 //! What consumer groups promise, as real clients and Kafka's own tool see it.
 
+mod first_group;
 mod lost_member;
 mod stale_coordinator;
 mod static_members;
