@@ -1,4 +1,5 @@
-//! A group of three that loses a member half-way still reads every line of a text, each as it was written.
+//! A group of three that loses a member half-way still reads every line of a text, each as it was written. `E2E_LINES=1000000` takes
+//! a longer text than `make test` has time for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,20 +28,17 @@ enum Client {
 
 #[test]
 fn librdkafka_group_that_loses_a_member_reads_every_line() -> Result<()> {
-    check(
-        Client::Librdkafka,
-        number("E2E_LINES", 200_000).min(200_000),
-    )
+    check(Client::Librdkafka, number("E2E_LINES", 200_000))
 }
 
 #[test]
 fn java_group_that_loses_a_member_reads_every_line() -> Result<()> {
-    check(Client::Java, number("E2E_LINES", 50_000).min(50_000))
+    check(Client::Java, number("E2E_LINES", 50_000))
 }
 
 #[test]
 fn python_group_that_loses_a_member_reads_every_line() -> Result<()> {
-    check(Client::Python, number("E2E_LINES", 50_000).min(50_000))
+    check(Client::Python, number("E2E_LINES", 50_000))
 }
 
 fn check(client: Client, lines: usize) -> Result<()> {
@@ -74,7 +72,8 @@ fn check(client: Client, lines: usize) -> Result<()> {
 
     let mut outputs: Vec<PathBuf> = members.iter().map(|m| m.output.clone()).collect();
     outputs.push(lost_output);
-    let result = wait_for("the two that are left to read all the rest", LIMIT, || {
+    let limit = LIMIT + Duration::from_secs(lines as u64 / 5_000);
+    let result = wait_for("the two that are left to read all the rest", limit, || {
         let mut checker = text.checker();
         for output in &outputs {
             take(output, &mut checker)?;
