@@ -53,11 +53,11 @@ pub(in crate::cluster) fn to_core(message: RaftMessage) -> Result<Message, RaftE
         message_type,
         to: broker(message.to)?,
         from: broker(message.from)?,
-        term: unsigned(message.term)?,
-        log_term: unsigned(message.log_term)?,
+        term: term(message.term)?,
+        log_term: term(message.log_term)?,
         index: unsigned(message.index)?,
         commit: unsigned(message.commit)?,
-        commit_term: unsigned(message.commit_term)?,
+        commit_term: term(message.commit_term)?,
         reject: message.reject,
         reject_hint: unsigned(message.reject_hint)?,
         request_snapshot: unsigned(message.request_snapshot)?,
@@ -75,7 +75,7 @@ pub(in crate::cluster) fn to_core(message: RaftMessage) -> Result<Message, RaftE
 fn entry_to_core(entry: RaftEntry) -> Result<Entry, RaftError> {
     Ok(Entry {
         entry_type: EntryType::try_from(entry.entry_type)?,
-        term: unsigned(entry.term)?,
+        term: term(entry.term)?,
         index: unsigned(entry.index)?,
         data: entry.data,
         context: entry.context,
@@ -86,12 +86,16 @@ fn snapshot_to_core(snapshot: RaftSnapshot) -> Result<Snapshot, RaftError> {
     let brokers = |ids: Vec<i64>| ids.into_iter().map(broker).collect::<Result<Vec<_>, _>>();
     Ok(Snapshot {
         index: unsigned(snapshot.index)?,
-        term: unsigned(snapshot.term)?,
+        term: term(snapshot.term)?,
         voters: brokers(snapshot.voters)?,
         learners: brokers(snapshot.learners)?,
         data: snapshot.data,
     })
 }
+
+/// The largest term that is believed. A voter takes over whatever higher term it hears of, and counts on from there; near 2^63 the
+/// next ones would all look the same on the wire, and nobody would be elected any more. No cluster counts half as far.
+const TERM_MAX: i64 = 1 << 62;
 
 /// Terms and indexes count up from zero; they do not reach 2^63.
 fn signed(value: u64) -> i64 {
@@ -100,6 +104,13 @@ fn signed(value: u64) -> i64 {
 
 fn unsigned(value: i64) -> Result<u64, RaftError> {
     u64::try_from(value).map_err(|_| RaftError::Malformed("a term or an index is negative"))
+}
+
+fn term(value: i64) -> Result<u64, RaftError> {
+    if value > TERM_MAX {
+        return Err(RaftError::Malformed("a term is above 2^62"));
+    }
+    unsigned(value)
 }
 
 fn broker(id: i64) -> Result<BrokerId, RaftError> {
@@ -140,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_term_is_believed() {
+        let mut message = Message::new(MessageType::Heartbeat, BrokerId(0), BrokerId(1));
+        message.term = 1 << 62;
+        assert_eq!(to_core(from_core(message.clone())), Ok(message));
+    }
+
+    #[test]
     fn senseless_values_are_refused() {
         let good = from_core(Message::new(
             MessageType::Heartbeat,
@@ -156,6 +174,21 @@ mod tests {
         check(|message| message.to = 1 << 40);
         check(|message| message.term = -1);
         check(|message| message.index = i64::MIN);
+        check(|message| message.term = i64::MAX);
+        check(|message| message.log_term = TERM_MAX + 1);
+        check(|message| message.commit_term = TERM_MAX + 1);
+        check(|message| {
+            message.entries.push(RaftEntry {
+                term: TERM_MAX + 1,
+                ..RaftEntry::default()
+            })
+        });
+        check(|message| {
+            message.snapshot = Some(RaftSnapshot {
+                term: TERM_MAX + 1,
+                ..RaftSnapshot::default()
+            })
+        });
         check(|message| {
             message.entries.push(RaftEntry {
                 entry_type: 9,
