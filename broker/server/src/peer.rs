@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use taffrail_core::time::Instant;
 use taffrail_node::Peer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Semaphore};
@@ -24,6 +24,10 @@ const PREFIX: usize = 4;
 
 /// Room for one read of small answers.
 const READ_AHEAD: usize = 16 * 1024;
+
+/// Room for so much of an answer is made before it has arrived; for the rest as it arrives. The length is the other side's word,
+/// and whoever speaks another protocol behind that port says anything: the start of a TLS alert reads as 352 MB.
+const ROOM_AHEAD: usize = 1024 * 1024;
 
 /// The largest answer that is believed. A replica fetch is bounded by `replica.fetch.response.max.bytes` (10 MiB) plus
 /// one batch (`message.max.bytes`), a metadata snapshot by the number of partitions: 1 GiB is far above both.
@@ -56,12 +60,12 @@ pub(crate) struct TcpPeer {
     clock: Arc<Clock>,
     requests: Mutex<OwnedWriteHalf>,
     /// tokio's mutex hands itself over in the order in which it was asked for.
-    answers: Mutex<Answers>,
+    answers: Mutex<Answers<OwnedReadHalf>>,
     broken: AtomicBool,
 }
 
-struct Answers {
-    half: OwnedReadHalf,
+struct Answers<R> {
+    half: R,
     /// Bytes that arrived behind the last answer.
     ahead: Vec<u8>,
 }
@@ -155,7 +159,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-impl Answers {
+impl<R: AsyncRead + Unpin> Answers<R> {
     /// The next answer, without its length prefix. Large ones are read straight into the buffer that is returned.
     async fn read(&mut self) -> io::Result<Vec<u8>> {
         let length = loop {
@@ -174,10 +178,15 @@ impl Answers {
                 )
             })?;
         let here = length.min(self.ahead.len() - PREFIX);
-        let mut answer = Vec::with_capacity(length);
+        let mut answer = Vec::with_capacity(length.min(ROOM_AHEAD));
         answer.extend_from_slice(&self.ahead[PREFIX..PREFIX + here]);
         self.ahead.drain(..PREFIX + here);
         while answer.len() < length {
+            if answer.len() == answer.capacity() {
+                // Doubled, so that what is copied stays in proportion, and never more than announced.
+                let more = answer.len().max(ROOM_AHEAD);
+                answer.reserve_exact(more.min(length - answer.len()));
+            }
             let missing = (length - answer.len()) as u64;
             if (&mut self.half).take(missing).read_buf(&mut answer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -207,7 +216,10 @@ fn correlation_id_of(frame: &[u8]) -> io::Result<[u8; 4]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::Pin;
+    use std::task::Context;
     use std::time::Duration;
+    use tokio::io::ReadBuf;
     use tokio::net::TcpListener;
 
     fn request(correlation_id: i32) -> Vec<u8> {
@@ -265,6 +277,48 @@ mod tests {
                 (answer.len(), &answer[..4]),
                 (4 + id as usize, &id.to_be_bytes()[..])
             );
+        }
+    }
+
+    /// Gives these bytes and then no more, and notes the largest room that it was offered.
+    struct Offered<'a> {
+        bytes: &'a [u8],
+        largest: usize,
+    }
+
+    impl AsyncRead for Offered<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.largest = self.largest.max(room.remaining());
+            let (now, later) = self.bytes.split_at(self.bytes.len().min(room.remaining()));
+            room.put_slice(now);
+            self.bytes = later;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn room_is_made_as_an_answer_arrives_and_not_by_the_word_of_its_length() {
+        // A TLS alert, and a frame of which only 3 MB of 1 GiB come.
+        let alert = [21, 3, 3, 0, 2, 2, 70].to_vec();
+        let mut cut = (ANSWER_BYTES_MAX as i32).to_be_bytes().to_vec();
+        cut.resize(3_000_000, 7);
+        for bytes in [alert, cut] {
+            let half = Offered {
+                bytes: &bytes,
+                largest: 0,
+            };
+            let mut answers = Answers {
+                half,
+                ahead: Vec::new(),
+            };
+            let error = answers.read().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+            let largest = answers.half.largest;
+            assert!(largest <= bytes.len().max(ROOM_AHEAD), "{largest}");
         }
     }
 
