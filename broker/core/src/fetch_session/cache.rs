@@ -14,13 +14,14 @@ const EPOCH_INITIAL: i32 = 0;
 /// Epoch of a fetch that wants no session, closing the one it names.
 const EPOCH_FINAL: i32 = -1;
 
-/// So many followers find room, however few sessions the cache may hold.
+/// So many followers find room, however few sessions the cache may hold; beyond that they are subject to its limit.
 const FOLLOWER_SESSIONS_MIN: usize = 64;
 
 /// How much the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `max.incremental.fetch.session.cache.slots`; followers' may be more.
+    /// `max.incremental.fetch.session.cache.slots`: whoever finds so many taken must displace one of them. The first
+    /// followers (64) need not, so there may be that many more.
     pub sessions_max: usize,
     /// Over all sessions.
     pub partitions_max: usize,
@@ -249,17 +250,21 @@ impl<H> Sessions<H> {
 
     /// Makes room by Kafka's rules: the session unused for longest, if that is long; else the least worthy that may
     /// be displaced, if it is not worth more than the new one. Followers are worth more, then larger sessions. Unlike with
-    /// Kafka some followers find room under any limit: without sessions a leader could prove nothing by their fetches.
+    /// Kafka some followers find room however few sessions there may be, and send nobody away for it: without sessions a
+    /// leader could prove nothing by their fetches.
     fn make_room(&mut self, now: Instant, follower: bool, partitions: usize) -> bool {
         if partitions > self.limits.partitions_max {
             return false;
+        }
+        let fits = self.partitions + partitions <= self.limits.partitions_max;
+        if follower && fits && self.followers() < FOLLOWER_SESSIONS_MIN {
+            return true;
         }
         while self.entries.len() >= self.limits.sessions_max
             || self.partitions + partitions > self.limits.partitions_max
         {
             let Some(id) = self.victim(now, follower, partitions) else {
-                let room = self.partitions + partitions <= self.limits.partitions_max;
-                return room && follower && self.followers() < FOLLOWER_SESSIONS_MIN;
+                return false;
             };
             self.close(id);
             self.evicted += 1;
@@ -290,7 +295,7 @@ impl<H> Sessions<H> {
     }
 
     fn free_id(&self, random: u64) -> i32 {
-        // 31 bits of it; at most `sessions_max` ids are taken, so the search is short.
+        // 31 bits of it; few ids are taken (see `Limits::sessions_max`), so the search is short.
         let mut id = (random & 0x7fff_ffff) as i32;
         while id == 0 || self.entries.contains_key(&id) {
             id = id.checked_add(1).unwrap_or(1);

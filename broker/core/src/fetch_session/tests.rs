@@ -241,36 +241,69 @@ fn full_caches_evict_by_age_then_worth() {
         let context = sessions.handle_fetch(now, request).unwrap();
         sessions.handle_answered(now, || 100, context) != 0
     };
-    // What is in the cache (made at 0), when the next comes, what it is, whether it gets a session.
-    let check =
-        |present: (bool, i32), used_ms: u64, now_ms: u64, next: (bool, i32), expected: bool| {
-            let mut sessions = Sessions::new(Limits {
-                sessions_max: 1,
-                ..Limits::default()
-            });
-            assert!(make(&mut sessions, Instant::ZERO, present.0, present.1));
-            if used_ms > 0 {
-                let context = sessions
-                    .handle_fetch(Instant::from_millis(used_ms), fetch(100, 1, &[]))
-                    .unwrap();
-                sessions.handle_answered(Instant::from_millis(used_ms), || 0, context);
-            }
-            let found = make(&mut sessions, Instant::from_millis(now_ms), next.0, next.1);
-            assert_eq!(
-                (found, sessions.len()),
-                (expected, 1),
-                "{present:?} {used_ms} {now_ms} {next:?}"
-            );
-        };
+    // What is in the cache (made at 0), when the next comes, what it is, whether it gets a session, how many there are then.
+    let check = |present: (bool, i32),
+                 used_ms: u64,
+                 now_ms: u64,
+                 next: (bool, i32),
+                 expected: (bool, usize)| {
+        let mut sessions = Sessions::new(Limits {
+            sessions_max: 1,
+            ..Limits::default()
+        });
+        assert!(make(&mut sessions, Instant::ZERO, present.0, present.1));
+        if used_ms > 0 {
+            let context = sessions
+                .handle_fetch(Instant::from_millis(used_ms), fetch(100, 1, &[]))
+                .unwrap();
+            sessions.handle_answered(Instant::from_millis(used_ms), || 0, context);
+        }
+        let found = make(&mut sessions, Instant::from_millis(now_ms), next.0, next.1);
+        assert_eq!(
+            (found, sessions.len()),
+            expected,
+            "{present:?} {used_ms} {now_ms} {next:?}"
+        );
+    };
     let (consumer, follower) = (false, true);
-    check((consumer, 5), 0, 1_000, (consumer, 9), false);
-    check((consumer, 5), 0, 121_000, (consumer, 1), true);
-    check((follower, 5), 0, 121_000, (consumer, 1), true);
-    check((consumer, 5), 100_000, 121_000, (consumer, 4), false);
-    check((consumer, 5), 100_000, 121_000, (consumer, 5), true);
-    check((consumer, 5), 0, 1_000, (follower, 1), true);
-    check((follower, 5), 100_000, 121_000, (consumer, 9), false);
-    check((follower, 5), 100_000, 121_000, (follower, 9), true);
+    let (refused, displaces, beside) = ((false, 1), (true, 1), (true, 2));
+    check((consumer, 5), 0, 1_000, (consumer, 9), refused);
+    check((consumer, 5), 0, 121_000, (consumer, 1), displaces);
+    check((follower, 5), 0, 121_000, (consumer, 1), displaces);
+    check((consumer, 5), 100_000, 121_000, (consumer, 4), refused);
+    check((consumer, 5), 100_000, 121_000, (consumer, 5), displaces);
+    check((consumer, 5), 0, 1_000, (follower, 1), beside);
+    check((consumer, 5), 0, 121_000, (follower, 1), beside);
+    check((follower, 5), 100_000, 121_000, (consumer, 9), refused);
+    check((follower, 5), 100_000, 121_000, (follower, 9), beside);
+}
+
+#[test]
+fn followers_displace_others_only_once_many_of_them_have_room() {
+    let mut sessions: Sessions<()> = Sessions::new(Limits {
+        sessions_max: 2,
+        ..Limits::default()
+    });
+    let mut ids = 0;
+    let mut make = |sessions: &mut Sessions<()>, now_ms: u64, follower: bool, partitions: i32| {
+        let partitions: Vec<i32> = (0..partitions).collect();
+        let request = SessionFetch {
+            follower,
+            ..fetch(0, 0, &partitions)
+        };
+        let now = Instant::from_millis(now_ms);
+        let context = sessions.handle_fetch(now, request).unwrap();
+        ids += 1;
+        sessions.handle_answered(now, || ids, context) != 0
+    };
+    assert!((0..2).all(|_| make(&mut sessions, 0, false, 9)));
+    assert!((0..64).all(|_| make(&mut sessions, 121_000, true, 5)));
+    assert_eq!((sessions.len(), sessions.evicted()), (66, 0));
+    // One more is subject to the limit: the consumers, unused for long, go, and that does not make room enough.
+    assert!(!make(&mut sessions, 121_000, true, 4));
+    assert_eq!((sessions.len(), sessions.evicted()), (64, 2));
+    assert!(!make(&mut sessions, 200_000, true, 9));
+    assert_eq!((sessions.len(), sessions.evicted()), (64, 2));
 }
 
 #[test]
