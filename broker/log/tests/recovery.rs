@@ -245,6 +245,38 @@ fn segments_below_the_recovery_point_are_not_read() {
 }
 
 #[test]
+fn a_base_offset_that_no_segment_reaches_is_not_believed_after_a_clean_stop() {
+    // A flipped high bit, and the offset behind which there is none; neither is in the checksum.
+    for wrong in [(1 << 62) + 4, i64::MAX] {
+        let (rig, config) = (Rig::new(), LogConfig::default());
+        let mut log = rig.create(&config);
+        for number in 0..3 {
+            log.append_leader(&mut batch(2, NOW + number, 30), 1, NOW)
+                .expect("room");
+        }
+        let last = log.size() as usize / 3 * 2;
+        let directory = log.directory().clone();
+        log.close().expect("durable");
+        directory.mark_clean_shutdown(1).expect("durable");
+        drop(directory);
+        let mut content = fs::read(segment(&rig, 0)).expect("readable");
+        content[last..last + 8].copy_from_slice(&i64::to_be_bytes(wrong));
+        fs::write(segment(&rig, 0), &content).expect("writable");
+        let mut log = rig.open(&config);
+        assert_eq!(
+            (log.log_start_offset(), log.log_end_offset()),
+            (0, 4),
+            "{wrong}"
+        );
+        assert_eq!(
+            read_all(&mut log).expect("readable"),
+            content[..last],
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn a_lost_epoch_checkpoint_is_rebuilt_from_all_batches() {
     for content in [None, Some("0\n1\n"), Some("")] {
         let (rig, config) = (Rig::new(), small_segments());

@@ -20,8 +20,8 @@ use crate::log::recovery::Recovered;
 use crate::log::retention::{DELETED_SUFFIX, SPARE_SUFFIX};
 use crate::log::{EPOCH_CHECKPOINT, Log};
 use crate::segment::{
-    INDEX_SUFFIX, LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP, Segment, TIME_INDEX_SUFFIX,
-    parse_file_name,
+    INDEX_SUFFIX, LOG_SUFFIX, LargestTimestamp, NO_TIMESTAMP, RELATIVE_OFFSET_MAX, Segment,
+    TIME_INDEX_SUFFIX, parse_file_name,
 };
 use crate::transaction_index::TRANSACTION_INDEX_SUFFIX;
 
@@ -253,6 +253,7 @@ impl<D: Disk> Log<D> {
         segment.last_time_entry = largest.timestamp;
 
         let mut end_offset = segment.base_offset;
+        let furthest = segment.base_offset.saturating_add(RELATIVE_OFFSET_MAX);
         let mut tail: Vec<WalkedBatch> = Vec::new();
         if segment.size > 0 {
             let file = segment.file(&place)?;
@@ -261,6 +262,13 @@ impl<D: Disk> Log<D> {
             while let Some(batch) = walk.next()? {
                 if batch.header.base_offset < end_offset {
                     return Err(LogError::corrupt(&path(), "batches are out of order"));
+                }
+                // The base offset is not in the checksum, and nothing else tells that it is wrong in the last batch.
+                if batch.last_offset() > furthest {
+                    return Err(LogError::corrupt(
+                        &path(),
+                        format!("a batch claims offset {}", batch.header.base_offset),
+                    ));
                 }
                 end_offset = batch.last_offset() + 1;
                 largest.take(&batch);
