@@ -37,7 +37,8 @@ pub use folder::{FolderState, PartitionFolder};
 pub use identity::Identity;
 pub use log::{
     Appended, BatchHeaders, CheckStep, Ends, FileRange, Flush, Flushed, LocatedBatch, Log,
-    OffsetSpec, ReadLimits, Recovered, Retired, SegmentCheck, TimestampOffset,
+    OffsetLookup, OffsetSpec, ReadLimits, RecordSearch, Recovered, Retired, Searched, SegmentCheck,
+    TimestampOffset,
 };
 pub use open_files::OpenFiles;
 pub use real_disk::{RealDisk, RealFile};

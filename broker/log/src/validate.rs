@@ -20,7 +20,7 @@ const NO_TIMESTAMP: i64 = -1;
 /// A compressed batch may grow to this at most when it is looked into: 32 times what the topic lets a producer send,
 /// which text seldom exceeds and keeps the memory that one request can take in bounds (32 MiB by default); but at least
 /// 16 MiB, for small limits hold well compressible records too.
-fn decompressed_bytes_max(config: &LogConfig) -> usize {
+pub(crate) fn decompressed_bytes_max(config: &LogConfig) -> usize {
     (config.max_message_bytes as usize)
         .saturating_mul(32)
         .max(16 << 20)

@@ -5,7 +5,7 @@ mod rig;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rig::{NOW, Rig, batch, batch_of, bytes, stored};
+use rig::{NOW, Rig, batch, batch_of, bytes, find_offset, stored};
 use taffrail_log::{Log, LogConfig, OffsetSpec, ReadLimits, RealDisk};
 use taffrail_protocol::records::{Batches, RecordIter, uncompressed_records};
 
@@ -242,11 +242,8 @@ impl Pair {
                 min_one,
             } => self.read(part, end, max_bytes, min_one),
             Step::FindTimestamp { timestamp } => {
-                let found = self
-                    .log
-                    .as_mut()
-                    .expect("open")
-                    .find_offset(OffsetSpec::Timestamp(NOW + timestamp), i64::MAX)
+                let log = self.log.as_mut().expect("open");
+                let found = find_offset(log, OffsetSpec::Timestamp(NOW + timestamp), i64::MAX)
                     .expect("intact");
                 let found = found.map(|found| (found.timestamp, found.offset));
                 assert_eq!(

@@ -2,9 +2,14 @@
 
 mod rig;
 
-use rig::{NOW, Rig, all, batch, bytes, small_segments, stored};
-use taffrail_log::{Log, LogConfig, LogError, OffsetSpec, ReadLimits, RealDisk};
-use taffrail_protocol::records::{Batches, Compression, RecordBatchBuilder, set_log_append_time};
+use rig::{NOW, Rig, all, batch, bytes, find_offset, small_segments, stored};
+use taffrail_log::{
+    Log, LogConfig, LogError, OffsetLookup, OffsetSpec, ReadLimits, RealDisk, Searched,
+    TimestampOffset,
+};
+use taffrail_protocol::records::{
+    Batches, Compression, RecordBatchBuilder, set_log_append_time, set_max_timestamp,
+};
 
 /// Offsets of the first and behind the last record of what a read returns.
 fn read(log: &mut Log<RealDisk>, offset: i64, limits: ReadLimits) -> Option<(i64, i64)> {
@@ -168,7 +173,7 @@ fn the_record_of_a_time_is_found_exactly() {
     assert!(log.segment_count() > 3);
     let mut check = |timestamp: i64, end_offset: i64, expected: Option<(i64, i64)>| {
         let spec = OffsetSpec::from_wire(timestamp).expect("a known number");
-        let found = log.find_offset(spec, end_offset).expect("intact");
+        let found = find_offset(&mut log, spec, end_offset).expect("intact");
         let found = found.map(|found| (found.timestamp, found.offset));
         assert_eq!(found, expected, "{timestamp} below {end_offset}");
     };
@@ -199,8 +204,7 @@ fn the_record_of_a_time_is_found_exactly() {
         .remove()
         .expect("removable");
     let found = |log: &mut Log<RealDisk>, timestamp: i64| {
-        let found = log
-            .find_offset(OffsetSpec::Timestamp(timestamp), max)
+        let found = find_offset(log, OffsetSpec::Timestamp(timestamp), max)
             .expect("intact")
             .expect("there");
         (found.timestamp, found.offset, found.leader_epoch)
@@ -214,6 +218,99 @@ fn the_record_of_a_time_is_found_exactly() {
     assert_eq!(found(&mut log, 3111), (3200, 96, Some(1)));
 }
 
+/// A compressed batch of three records of this time, whose header promises one of `promised`.
+fn promising(timestamp: i64, promised: i64, value_bytes: usize) -> Vec<u8> {
+    let mut builder = RecordBatchBuilder::new(0, timestamp).compression(Compression::Zstd);
+    let value = vec![b'a'; value_bytes];
+    for number in 0..3 {
+        builder.push_at(number, timestamp, Some(b"key"), Some(&value), &[]);
+    }
+    let mut batch = builder.build();
+    set_max_timestamp(&mut batch, promised);
+    batch
+}
+
+#[test]
+fn batches_that_hold_less_than_they_promise_are_looked_into_a_few_times_only() {
+    // How many such batches there are before one that holds what it says, and what is found.
+    let check = |disappointing: i64, expected: (i64, i64)| {
+        let rig = Rig::new();
+        let mut log = rig.create(&small_segments());
+        for _ in 0..disappointing {
+            log.append_leader(&mut promising(100, 5000, 300), 1, NOW)
+                .expect("room");
+        }
+        log.append_leader(&mut promising(4000, 4000, 300), 1, NOW)
+            .expect("room");
+        let found = find_offset(&mut log, OffsetSpec::Timestamp(3000), i64::MAX)
+            .expect("intact")
+            .expect("there");
+        assert_eq!((found.timestamp, found.offset), expected, "{disappointing}");
+    };
+    check(0, (4000, 0));
+    check(3, (4000, 9));
+    check(8, (4000, 24));
+    // Then the next promise is taken for the truth: from there on nothing is missed.
+    check(9, (5000, 24));
+    check(60, (5000, 24));
+}
+
+#[test]
+fn promises_are_counted_over_segments_and_the_end_is_no_record() {
+    let rig = Rig::new();
+    let mut log = rig.create(&small_segments());
+    for _ in 0..7 {
+        // One in each segment.
+        log.append_leader(&mut promising(100, 5000, 300), 1, NOW)
+            .expect("room");
+        log.roll(NOW).expect("room");
+    }
+    assert!(log.segment_count() >= 7);
+    let found = find_offset(&mut log, OffsetSpec::Timestamp(3000), i64::MAX);
+    assert_eq!(found.expect("intact"), None);
+    // The largest is looked for in the batch that promises it alone.
+    let found = find_offset(&mut log, OffsetSpec::MaxTimestamp, i64::MAX);
+    assert_eq!(found.expect("intact"), None);
+}
+
+#[test]
+fn a_batch_too_large_to_look_into_is_taken_as_its_header_says() {
+    let rig = Rig::new();
+    // 32 times this is less than the least that every topic may have: 16 MiB.
+    let mut log = rig.create(&LogConfig {
+        max_message_bytes: 1000,
+        ..LogConfig::default()
+    });
+    log.append_leader(&mut batch(2, 10, 20), 1, NOW)
+        .expect("room");
+    log.append_leader(&mut promising(100, 5000, 6 << 20), 1, NOW)
+        .expect("room");
+    let found = find_offset(&mut log, OffsetSpec::Timestamp(3000), i64::MAX)
+        .expect("intact")
+        .expect("there");
+    assert_eq!((found.timestamp, found.offset), (5000, 2));
+}
+
+#[test]
+fn a_search_needs_the_log_no_more_once_it_has_begun() {
+    let rig = Rig::new();
+    let (mut log, _) = ten_batches(&rig);
+    let lookup = log.find_offset(OffsetSpec::Timestamp(NOW + 500), 100);
+    let Ok(OffsetLookup::Search(mut search)) = lookup else {
+        panic!("records have to be looked at");
+    };
+    log.append_leader(&mut batch(10, NOW, 90), 1, NOW)
+        .expect("room");
+    drop(log);
+    let searched = search.run().expect("the file is held");
+    let expected = TimestampOffset {
+        timestamp: NOW + 500,
+        offset: 50,
+        leader_epoch: Some(1),
+    };
+    assert_eq!(searched, Searched::Known(Some(expected)));
+}
+
 #[test]
 fn records_stamped_by_the_broker_all_have_its_time() {
     let rig = Rig::new();
@@ -224,14 +321,12 @@ fn records_stamped_by_the_broker_all_have_its_time() {
         log.append_leader(&mut sent, 1, NOW).expect("room");
     }
     for (timestamp, expected) in [(0, (1000, 0)), (1001, (2000, 5)), (3000, (3000, 10))] {
-        let found = log
-            .find_offset(OffsetSpec::Timestamp(timestamp), i64::MAX)
+        let found = find_offset(&mut log, OffsetSpec::Timestamp(timestamp), i64::MAX)
             .expect("intact")
             .expect("there");
         assert_eq!((found.timestamp, found.offset), expected, "{timestamp}");
     }
-    let largest = log
-        .find_offset(OffsetSpec::MaxTimestamp, i64::MAX)
+    let largest = find_offset(&mut log, OffsetSpec::MaxTimestamp, i64::MAX)
         .expect("intact")
         .expect("there");
     assert_eq!((largest.timestamp, largest.offset), (3000, 10));
@@ -243,7 +338,7 @@ fn an_empty_log_has_two_ends_and_nothing_else() {
     let mut log = rig.create(&LogConfig::default());
     assert!(log.read(0, all()).expect("in range").is_none());
     let mut find = |spec| {
-        log.find_offset(spec, i64::MAX)
+        find_offset(&mut log, spec, i64::MAX)
             .expect("intact")
             .map(|found| found.offset)
     };

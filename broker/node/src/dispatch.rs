@@ -128,7 +128,7 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
             Handled::Close(format!("API {:?} is not served", context.api))
         }
         ApiKey::Metadata => answer_later(broker, context, body, api::metadata::handle),
-        ApiKey::ListOffsets => answer(broker, context, body, api::list_offsets::handle),
+        ApiKey::ListOffsets => answer_later(broker, context, body, api::list_offsets::handle),
         ApiKey::OffsetForLeaderEpoch => {
             answer(broker, context, body, api::offset_for_leader_epoch::handle)
         }

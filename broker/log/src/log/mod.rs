@@ -41,7 +41,7 @@ pub use moving::Ends;
 pub use read::{FileRange, ReadLimits};
 pub use recovery::Recovered;
 pub use retention::Retired;
-pub use timestamps::{OffsetSpec, TimestampOffset};
+pub use timestamps::{OffsetLookup, OffsetSpec, RecordSearch, Searched, TimestampOffset};
 
 const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taffrail_log::{
-    FileRange, Log, LogConfig, LogDirectory, LogError, OpenFiles, ReadLimits, RealDisk, RealFile,
+    FileRange, Log, LogConfig, LogDirectory, LogError, OffsetLookup, OffsetSpec, OpenFiles,
+    ReadLimits, RealDisk, RealFile, Searched, TimestampOffset,
 };
 use taffrail_protocol::records::{Batches, RecordBatchBuilder};
 use tempfile::TempDir;
@@ -109,6 +110,24 @@ pub(crate) fn all() -> ReadLimits {
         max_bytes: usize::MAX >> 1,
         min_one: true,
         end_offset: i64::MAX,
+    }
+}
+
+/// Looks an offset up to the end, whatever it takes.
+pub(crate) fn find_offset(
+    log: &mut Log<RealDisk>,
+    spec: OffsetSpec,
+    end_offset: i64,
+) -> Result<Option<TimestampOffset>, LogError> {
+    let mut lookup = log.find_offset(spec, end_offset)?;
+    loop {
+        lookup = match lookup {
+            OffsetLookup::Known(found) => return Ok(found),
+            OffsetLookup::Search(mut search) => match search.run()? {
+                Searched::Known(found) => return Ok(found),
+                Searched::NotInSegment => log.search_on(search)?,
+            },
+        };
     }
 }
 

@@ -1,5 +1,6 @@
 //! ListOffsets: offsets by timestamp or by name (earliest, latest, largest timestamp).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
@@ -27,41 +28,55 @@ const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 /// The `replica_id` of a debugging consumer that may see up to the log end (Kafka's `DEBUGGING_CONSUMER_ID`).
 const DEBUGGING_CONSUMER: i32 = -2;
 
-/// Handles a ListOffsets request.
-pub(crate) fn handle<E: Env>(
-    broker: &Arc<Broker<E>>,
-    context: &RequestContext,
+/// Handles a ListOffsets request. A partition that is named more than once is refused, as in Kafka: each lookup may cost the
+/// reading of batches.
+pub(crate) async fn handle<E: Env>(
+    broker: Arc<Broker<E>>,
+    context: RequestContext,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let image = broker.cluster.image();
     let sees_all = context.kind == ListenerKind::Internal && request.replica_id >= 0
         || request.replica_id == DEBUGGING_CONSUMER;
     let isolation = Isolation::from_wire(request.isolation_level);
-    let topics = request
-        .topics
-        .into_iter()
-        .map(|topic| ListOffsetsTopicResponse {
-            partitions: topic
-                .partitions
-                .iter()
-                .map(|partition| {
-                    let asked = Asked {
-                        image: &image,
-                        topic: &topic.name,
-                        partition,
-                        sees_all,
-                        isolation,
-                    };
-                    answer(broker, context, &asked)
-                })
-                .collect(),
-            name: topic.name,
-        })
-        .collect();
+    let repeated = repeated(&request);
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for partition in &topic.partitions {
+            let asked = Asked {
+                image: &image,
+                topic: &topic.name,
+                partition,
+                sees_all,
+                isolation,
+            };
+            let found = if repeated.contains(&(topic.name.as_str(), partition.partition_index)) {
+                Err(ErrorKind::InvalidRequest)
+            } else {
+                find(&broker, &context, &asked).await
+            };
+            partitions.push(answer(&context, partition.partition_index, found));
+        }
+        topics.push(ListOffsetsTopicResponse {
+            name: topic.name.clone(),
+            partitions,
+        });
+    }
     ListOffsetsResponse {
         topics,
         ..ListOffsetsResponse::default()
     }
+}
+
+/// The partitions that a request names more than once.
+fn repeated(request: &ListOffsetsRequest) -> BTreeSet<(&str, i32)> {
+    let mut seen = BTreeSet::new();
+    let named = request.topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|partition| (topic.name.as_str(), partition.partition_index))
+    });
+    named.filter(|partition| !seen.insert(*partition)).collect()
 }
 
 struct Asked<'a> {
@@ -72,13 +87,15 @@ struct Asked<'a> {
     isolation: Isolation,
 }
 
-fn answer<E: Env>(
-    broker: &Broker<E>,
+/// Timestamp, offset and leader epoch, -1 each where there is none.
+type Found = (i64, i64, i32);
+
+fn answer(
     context: &RequestContext,
-    asked: &Asked<'_>,
+    partition_index: i32,
+    found: Result<Found, ErrorKind>,
 ) -> ListOffsetsPartitionResponse {
-    let partition_index = asked.partition.partition_index;
-    match find(broker, context, asked) {
+    match found {
         Ok((timestamp, offset, leader_epoch)) => ListOffsetsPartitionResponse {
             partition_index,
             error_code: ErrorCode::None.code(),
@@ -108,12 +125,11 @@ fn answer<E: Env>(
     }
 }
 
-/// Timestamp, offset and leader epoch, -1 each where there is none.
-fn find<E: Env>(
+async fn find<E: Env>(
     broker: &Broker<E>,
     context: &RequestContext,
     asked: &Asked<'_>,
-) -> Result<(i64, i64, i32), ErrorKind> {
+) -> Result<Found, ErrorKind> {
     let topic = asked
         .image
         .topic_by_name(asked.topic)
@@ -142,7 +158,8 @@ fn find<E: Env>(
     };
     let wire_epoch = asked.partition.current_leader_epoch;
     let expected = (wire_epoch >= 0).then_some(LeaderEpoch(wire_epoch));
-    let (found, leader_epoch) = partition.offset_for(spec, fetcher, expected)?;
+    let lookup = partition.offset_for(&broker.env, spec, fetcher, expected);
+    let (found, leader_epoch) = lookup.await?;
     Ok(match found {
         Some(found) => (found.timestamp, found.offset, leader_epoch.0),
         None => (-1, -1, -1),

@@ -5,6 +5,7 @@ mod append;
 mod flush;
 mod follow;
 mod lead_proof;
+mod lookup;
 mod moving;
 mod read;
 mod refused;

@@ -13,9 +13,7 @@ use taffrail_core::replica::{
     EpochEnd, FetchCheck, FetchedFrom, FollowerFetch, check_fetch, check_leader_epoch,
 };
 use taffrail_core::time::Instant;
-use taffrail_log::{
-    AbortedTransaction, Disk, FileRange, Log, LogError, OffsetSpec, ReadLimits, TimestampOffset,
-};
+use taffrail_log::{AbortedTransaction, Disk, FileRange, Log, LogError, ReadLimits};
 
 use super::{Partition, Replica, Role, storage_error};
 use crate::env::Env;
@@ -339,49 +337,6 @@ impl<E: Env> Partition<E> {
     fn read_failed(&self, offset: i64, error: &LogError) -> ErrorKind {
         tracing::warn!(partition = %self.name(), offset, %error, "read failed");
         storage_error(error)
-    }
-
-    /// ListOffsets: an offset by timestamp or by name, as far as the asker may see.
-    pub(crate) fn offset_for(
-        &self,
-        spec: OffsetSpec,
-        fetcher: Fetcher,
-        current_leader_epoch: Option<LeaderEpoch>,
-    ) -> Result<(Option<TimestampOffset>, LeaderEpoch), ErrorKind> {
-        let mut guard = self.lock();
-        let replica = &mut *guard;
-        let (Some(log), Role::Leader(leader)) = (&mut replica.log, &mut replica.role) else {
-            return Err(ErrorKind::NotLeaderOrFollower);
-        };
-        check_leader_epoch(current_leader_epoch, leader.leader_epoch())?;
-        let end_offset = match fetcher {
-            Fetcher::Consumer(isolation) => leader
-                .exposed_high_watermark()
-                .map(|high_watermark| match isolation {
-                    Isolation::ReadUncommitted => high_watermark,
-                    Isolation::ReadCommitted => {
-                        last_stable_offset(log, &replica.producers, high_watermark)
-                    }
-                })
-                .map_err(|error| match spec {
-                    OffsetSpec::Earliest => ErrorKind::UnknownServerError,
-                    _ => error,
-                }),
-            Fetcher::Follower { .. } => Ok(log.log_end_offset()),
-        };
-        let end_offset = match (end_offset, spec) {
-            (Ok(end_offset), _) => end_offset,
-            (Err(_), OffsetSpec::Earliest) => leader.high_watermark(),
-            (Err(error), _) => return Err(error),
-        };
-        let found = log
-            .find_offset(spec, end_offset)
-            .map_err(|error| storage_error(&error))?;
-        let epoch = found
-            .as_ref()
-            .and_then(|found| log.epochs().epoch_at(found.offset))
-            .map_or(leader.leader_epoch(), LeaderEpoch);
-        Ok((found, epoch))
     }
 
     /// OffsetForLeaderEpoch: where an epoch ends in the leader's log; none for an epoch that it does not know of.
