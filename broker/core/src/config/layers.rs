@@ -100,11 +100,16 @@ pub fn check_topic_value(name: &str, value: &str) -> Result<(), ConfigError> {
     check_value(definition, value)
 }
 
-/// Checks a topic's whole map, the values against each other included, and reports everything that is wrong.
+/// So many of the configs that are wrong are told at once; there are some dozens in all. For each that is unknown all names are
+/// compared with it, and a request may bring as many as fit into it.
+const ERRORS_MAX: usize = 100;
+
+/// Checks a topic's whole map, the values against each other included, and reports what is wrong, up to 100 configs of it.
 pub fn check_topic(topic: &ConfigMap) -> Result<(), ConfigErrors> {
     let mut errors: Vec<ConfigError> = topic
         .iter()
         .filter_map(|(name, value)| check_topic_value(name, value).err())
+        .take(ERRORS_MAX)
         .collect();
     let number = |name: &str| {
         topic

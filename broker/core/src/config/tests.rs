@@ -423,3 +423,16 @@ fn the_only_replica_selector_is_the_rack_aware_one() {
         ),
     );
 }
+
+#[test]
+fn of_very_many_wrong_configs_only_some_are_told() {
+    let check = |wrong: usize, expected: usize| {
+        let names = (0..wrong).map(|number| format!("no.such.config.{number}"));
+        let topic: ConfigMap = names.map(|name| (name, String::new())).collect();
+        let told = check_topic(&topic).unwrap_err();
+        assert_eq!(told.0.len(), expected, "{wrong}");
+    };
+    check(1, 1);
+    check(100, 100);
+    check(5_000, 100);
+}

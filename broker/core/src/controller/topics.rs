@@ -1,6 +1,6 @@
 //! Topics are created, placed if the request does not say where, and deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::election::partition_record;
 use super::{Controller, Decision};
@@ -228,7 +228,7 @@ impl Controller {
         Ok(created)
     }
 
-    fn check_name_is_free(&self, name: &str, batch: &Batch) -> Result<(), ApiError> {
+    fn check_name_is_free(&self, name: &str, batch: &mut Batch) -> Result<(), ApiError> {
         if self.image.topic_by_name(name).is_some() {
             let message = format!("Topic '{name}' already exists.");
             return Err(ApiError::new(ErrorKind::TopicAlreadyExists, message));
@@ -237,13 +237,16 @@ impl Controller {
             let message = format!("Topic '{name}' is named twice in the request.");
             return Err(ApiError::new(ErrorKind::InvalidRequest, message));
         }
-        // In metric names a dot becomes an underscore, so two such topics would be one.
-        let folded = name.replace('.', "_");
-        let existing = self.image.topics_by_name().map(|topic| topic.name.as_str());
-        let mut others = existing.chain(batch.names.iter().map(String::as_str));
-        let collides =
-            |other: &&str| other.len() == name.len() && other.replace('.', "_") == folded;
-        match others.find(collides) {
+        // In metric names a dot becomes an underscore, so two such topics would be one. A name with neither is only its own.
+        if !name.contains(['.', '_']) {
+            return Ok(());
+        }
+        let folded = batch.folded.get_or_insert_with(|| {
+            let existing = self.image.topics_by_name().map(|topic| &topic.name);
+            let names = existing.chain(&batch.names);
+            names.map(|name| (fold(name), name.clone())).collect()
+        });
+        match folded.get(&fold(name)) {
             Some(other) => {
                 let message = format!("Topic '{name}' collides with existing topic '{other}'.");
                 Err(ApiError::new(ErrorKind::InvalidTopicException, message))
@@ -317,10 +320,18 @@ impl Controller {
     }
 }
 
+/// A name as metrics spell it.
+fn fold(name: &str) -> String {
+    name.replace('.', "_")
+}
+
 /// What the topics of one request add up to.
 #[derive(Default)]
 struct Batch {
     names: BTreeSet<String>,
+    /// All names, those in the image too, by how metrics spell them; made when first needed, since a request may ask for as
+    /// many topics as there are.
+    folded: Option<BTreeMap<String, String>>,
     partitions: usize,
     records: Vec<Record>,
 }
@@ -328,6 +339,9 @@ struct Batch {
 impl Batch {
     fn add(&mut self, topic: &CreateTopic, states: Vec<Partition>) {
         self.names.insert(topic.name.clone());
+        if let Some(folded) = &mut self.folded {
+            folded.insert(fold(&topic.name), topic.name.clone());
+        }
         self.partitions += states.len();
         self.records.push(Record::Topic {
             topic_id: topic.topic_id,
