@@ -216,6 +216,12 @@ impl Cluster {
         running.then_some(life)
     }
 
+    /// A running broker.
+    #[cfg(test)]
+    pub(crate) fn node(&self, broker: usize) -> Option<Node<SimEnv>> {
+        self.running(broker).map(|life| life.node.clone())
+    }
+
     /// What a running broker tells about itself.
     pub(crate) fn state(&self, broker: usize) -> Option<AdminState> {
         self.running(broker).map(|life| life.node.state())

@@ -21,6 +21,8 @@ mod observation;
 mod peer;
 mod random;
 mod regressions;
+#[cfg(test)]
+mod requests;
 mod runner;
 mod serving;
 mod shape;

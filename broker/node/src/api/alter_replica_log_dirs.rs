@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_log::LogDirectory;
 use taffrail_protocol::messages::alter_replica_log_dirs_request::AlterReplicaLogDirsRequest;
 use taffrail_protocol::messages::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsResponse,
@@ -25,52 +24,53 @@ pub(crate) async fn handle<E: Env>(
 ) -> AlterReplicaLogDirsResponse {
     let access = access_of(context.api);
     let allowed = broker.authorizer.allows(&context.principal, access, "");
-    let wanted = wanted(request);
     let env = broker.env.clone();
     let results = env
         .run_blocking(move || {
-            let mut results: BTreeMap<String, Vec<AlterReplicaLogDirPartitionResult>> =
-                BTreeMap::new();
-            for ((topic, partition_index), path) in wanted {
-                let moved = if allowed {
-                    let directory = broker.log_directory(&path);
-                    directory.and_then(|to: LogDirectory<E::Disk>| {
-                        broker.move_replica(&topic, partition_index, &to)
-                    })
-                } else {
-                    Err(ErrorKind::ClusterAuthorizationFailed)
-                };
-                results
-                    .entry(topic)
-                    .or_default()
-                    .push(AlterReplicaLogDirPartitionResult {
-                        partition_index,
-                        error_code: optional_code(moved.err()),
-                    });
-            }
-            results
+            let directories: Vec<_> = request
+                .dirs
+                .iter()
+                .map(|directory| {
+                    if allowed {
+                        broker.log_directory(&directory.path)
+                    } else {
+                        Err(ErrorKind::ClusterAuthorizationFailed)
+                    }
+                })
+                .collect();
+            let moved = |topic: &str, partition_index: i32, directory: usize| {
+                let to = directories[directory].as_ref().map_err(|error| *error);
+                let moved = to.and_then(|to| broker.move_replica(topic, partition_index, to));
+                AlterReplicaLogDirPartitionResult {
+                    partition_index,
+                    error_code: optional_code(moved.err()),
+                }
+            };
+            let topics = wanted(&request).into_iter();
+            topics
+                .map(|(topic, partitions)| AlterReplicaLogDirTopicResult {
+                    partitions: partitions
+                        .into_iter()
+                        .map(|(partition, directory)| moved(topic, partition, directory))
+                        .collect(),
+                    topic_name: topic.to_owned(),
+                })
+                .collect()
         })
         .await;
     AlterReplicaLogDirsResponse {
         throttle_time_ms: 0,
-        results: results
-            .into_iter()
-            .map(|(topic_name, partitions)| AlterReplicaLogDirTopicResult {
-                topic_name,
-                partitions,
-            })
-            .collect(),
+        results,
     }
 }
 
-/// The directory of each replica. One that is named in several goes to the last.
-fn wanted(request: AlterReplicaLogDirsRequest) -> BTreeMap<(String, i32), String> {
-    let mut wanted = BTreeMap::new();
-    for directory in request.dirs {
-        for topic in directory.topics {
-            for partition in topic.partitions {
-                wanted.insert((topic.name.clone(), partition), directory.path.clone());
-            }
+/// The directory of each replica, by its index in the request. A replica that is named in several goes to the last.
+fn wanted(request: &AlterReplicaLogDirsRequest) -> BTreeMap<&str, BTreeMap<i32, usize>> {
+    let mut wanted: BTreeMap<&str, BTreeMap<i32, usize>> = BTreeMap::new();
+    for (index, directory) in request.dirs.iter().enumerate() {
+        for topic in &directory.topics {
+            let partitions = topic.partitions.iter().map(|partition| (*partition, index));
+            wanted.entry(&topic.name).or_default().extend(partitions);
         }
     }
     wanted

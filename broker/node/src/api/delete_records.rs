@@ -1,5 +1,6 @@
 //! DeleteRecords: moves the log start of partitions up and waits until every live replica has followed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::TopicPartition;
 use taffrail_log::Retired;
 use taffrail_protocol::ErrorCode;
-use taffrail_protocol::messages::delete_records_request::DeleteRecordsRequest;
+use taffrail_protocol::messages::delete_records_request::{
+    DeleteRecordsRequest, DeleteRecordsTopic,
+};
 use taffrail_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsResponse, DeleteRecordsTopicResult,
 };
@@ -41,20 +44,13 @@ pub(crate) async fn handle<E: Env>(
     let deadline =
         broker.env.now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut begun = Vec::new();
-    for topic in request.topics {
-        let mut partitions = Vec::new();
-        for asked in &topic.partitions {
-            let deletion = begin(
-                &broker,
-                &context,
-                &topic.name,
-                asked.partition_index,
-                asked.offset,
-            )
-            .await;
-            partitions.push((asked.partition_index, deletion));
+    for (topic, asked) in by_topic(request.topics) {
+        let mut partitions = Vec::with_capacity(asked.len());
+        for (partition, offset) in asked {
+            let deletion = begin(&broker, &context, &topic, partition, offset).await;
+            partitions.push((partition, deletion));
         }
-        begun.push((topic.name, partitions));
+        begun.push((topic, partitions));
     }
     let mut topics = Vec::new();
     for (name, deletions) in begun {
@@ -80,6 +76,19 @@ pub(crate) async fn handle<E: Env>(
         topics,
         ..DeleteRecordsResponse::default()
     }
+}
+
+/// The offset for each partition. Of one that is named more than once the last counts, as in Kafka, and it is answered once.
+fn by_topic(topics: Vec<DeleteRecordsTopic>) -> BTreeMap<String, BTreeMap<i32, i64>> {
+    let mut asked: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
+    for topic in topics {
+        let partitions = topic.partitions.iter();
+        asked
+            .entry(topic.name)
+            .or_default()
+            .extend(partitions.map(|of| (of.partition_index, of.offset)));
+    }
+    asked
 }
 
 async fn begin<E: Env>(

@@ -1,5 +1,6 @@
 //! DeleteTopics: by name, or by id from version 6 on; decided by the active controller.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use taffrail_core::controller::TopicSelector;
@@ -19,17 +20,23 @@ use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
 
-/// Has the active controller delete what the client may delete.
+/// Has the active controller delete what the client may delete. A topic that is named again the same way is answered once.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
     context: RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
-    let deadline = topics::deadline(&broker, request.timeout_ms);
+    let timeout_ms = request.timeout_ms;
+    let deadline = topics::deadline(&broker, timeout_ms);
     let image = broker.cluster.image();
     let mut response = DeleteTopicsResponse::default();
+    let by_name = request.topics.is_empty();
     let mut allowed = Vec::new();
-    for topic in asked(&request) {
+    let mut named = BTreeSet::new();
+    for topic in asked(request) {
+        if !named.insert((topic.name.clone(), topic.topic_id.0)) {
+            continue;
+        }
         let name = topic
             .name
             .clone()
@@ -66,7 +73,7 @@ pub(crate) async fn handle<E: Env>(
     if allowed.is_empty() {
         return response;
     }
-    let request = narrowed(&request, &allowed);
+    let request = narrowed(allowed, by_name, timeout_ms);
     match broker
         .cluster
         .call_controller(&context, &request, deadline)
@@ -98,7 +105,7 @@ pub(crate) async fn handle<E: Env>(
         }
         Err(error) => {
             let (code, message) = (error.code(), Some(error.to_string()));
-            let refused = allowed
+            let refused = asked(request)
                 .into_iter()
                 .map(|topic| failed(topic.name, topic.topic_id, code, message.clone()));
             response.responses.extend(refused);
@@ -108,27 +115,28 @@ pub(crate) async fn handle<E: Env>(
 }
 
 /// The topics of a request, of whatever version.
-fn asked(request: &DeleteTopicsRequest) -> Vec<DeleteTopicState> {
-    let named = request.topic_names.iter();
-    let named = named.map(|name| DeleteTopicState {
-        name: Some(name.clone()),
+fn asked(request: DeleteTopicsRequest) -> Vec<DeleteTopicState> {
+    let mut topics = request.topics;
+    let named = request.topic_names.into_iter();
+    topics.extend(named.map(|name| DeleteTopicState {
+        name: Some(name),
         ..DeleteTopicState::default()
-    });
-    request.topics.iter().cloned().chain(named).collect()
+    }));
+    topics
 }
 
-/// The request with only these topics, in the form that its version has.
-fn narrowed(request: &DeleteTopicsRequest, allowed: &[DeleteTopicState]) -> DeleteTopicsRequest {
-    let names = allowed.iter().filter_map(|topic| topic.name.clone());
-    let by_name = request.topics.is_empty();
+/// A request for only these topics, in the form that its version has.
+fn narrowed(allowed: Vec<DeleteTopicState>, by_name: bool, timeout_ms: i32) -> DeleteTopicsRequest {
+    let (topics, topic_names) = if by_name {
+        let names = allowed.into_iter().filter_map(|topic| topic.name);
+        (Vec::new(), names.collect())
+    } else {
+        (allowed, Vec::new())
+    };
     DeleteTopicsRequest {
-        topics: if by_name {
-            Vec::new()
-        } else {
-            allowed.to_vec()
-        },
-        topic_names: if by_name { names.collect() } else { Vec::new() },
-        timeout_ms: request.timeout_ms,
+        topics,
+        topic_names,
+        timeout_ms,
     }
 }
 
@@ -151,9 +159,8 @@ pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: DeleteTopicsRequest,
 ) -> Result<DeleteTopicsResponse, NotController> {
-    let asked = asked(&request);
-    let selectors: Vec<Option<TopicSelector>> = asked.iter().map(selector).collect();
-    let legal: Vec<TopicSelector> = selectors.iter().flatten().cloned().collect();
+    let asked = asked(request);
+    let legal: Vec<TopicSelector> = asked.iter().filter_map(selector).collect();
     let mut deleted = broker
         .cluster
         .decide(move |controller, _| controller.delete_topics(&legal))
@@ -165,12 +172,13 @@ pub(crate) async fn decide<E: Env>(
             "A topic is named either by name or by id.",
         )
     };
-    let responses = asked.into_iter().zip(selectors).map(|(topic, selector)| {
-        let result = match selector {
-            Some(_) => deleted
+    let responses = asked.into_iter().map(|topic| {
+        let result = if is_named_one_way(&topic) {
+            deleted
                 .next()
-                .unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into())),
-            None => Err(both()),
+                .unwrap_or_else(|| Err(ErrorKind::UnknownServerError.into()))
+        } else {
+            Err(both())
         };
         match result {
             Ok((topic_id, name)) => DeletableTopicResult {
@@ -195,10 +203,13 @@ pub(crate) async fn decide<E: Env>(
     })
 }
 
+fn is_named_one_way(topic: &DeleteTopicState) -> bool {
+    topic.name.is_some() == topic.topic_id.is_zero()
+}
+
 fn selector(topic: &DeleteTopicState) -> Option<TopicSelector> {
-    match (&topic.name, topic.topic_id.is_zero()) {
-        (Some(name), true) => Some(TopicSelector::Name(name.clone())),
-        (None, false) => Some(TopicSelector::Id(TopicId(topic.topic_id.0))),
-        (Some(_), false) | (None, true) => None,
-    }
+    is_named_one_way(topic).then(|| match &topic.name {
+        Some(name) => TopicSelector::Name(name.clone()),
+        None => TopicSelector::Id(TopicId(topic.topic_id.0)),
+    })
 }

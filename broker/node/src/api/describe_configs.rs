@@ -1,5 +1,6 @@
 //! DescribeConfigs: every config of a topic or of this broker, with the value that holds and where it comes from.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use taffrail_core::config::{
@@ -24,9 +25,14 @@ pub(crate) const TOPIC: i8 = 2;
 /// Kafka's `ConfigResource.Type` of a broker; an empty name is the default of all.
 pub(crate) const BROKER: i8 = 4;
 
+/// So many resources are described in one answer. A broker takes about 20 KB of it and a topic 10 KB, so that is 100 MB where
+/// every config is asked for; tools that look at all topics ask for a few thousand at a time.
+const RESOURCES_MAX: usize = 10_000;
+
 type Refusal = (ErrorCode, String);
 
-/// Answers from the committed image and this broker's configuration.
+/// Answers from the committed image and this broker's configuration. A resource that is named more than once is described
+/// once, where it is named first: its name is a few bytes, and what there is to say of it thousands.
 pub(crate) fn handle<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -37,40 +43,72 @@ pub(crate) fn handle<E: Env>(
         synonyms: request.include_synonyms,
         documentation: request.include_documentation,
     };
+    let mut described = BTreeSet::new();
     let results = request
         .resources
         .into_iter()
-        .map(
-            |resource| match entries(broker, context, &image, &resource) {
-                Ok(entries) => {
-                    let keys = resource.configuration_keys.as_deref();
-                    let wanted = |entry: &ConfigEntry| {
-                        keys.is_none_or(|keys| keys.iter().any(|key| key == entry.name))
-                    };
-                    DescribeConfigsResult {
-                        resource_type: resource.resource_type,
-                        resource_name: resource.resource_name,
-                        configs: entries
-                            .into_iter()
-                            .filter(wanted)
-                            .map(|entry| shown.result(entry))
-                            .collect(),
-                        ..DescribeConfigsResult::default()
-                    }
-                }
-                Err((code, message)) => DescribeConfigsResult {
-                    error_code: code.code(),
-                    error_message: Some(message),
-                    resource_type: resource.resource_type,
-                    resource_name: resource.resource_name,
-                    ..DescribeConfigsResult::default()
-                },
-            },
-        )
+        .filter(|resource| described.insert((resource.resource_type, identity(resource))))
+        .enumerate()
+        .map(|(index, resource)| {
+            let entries = if index < RESOURCES_MAX {
+                entries(broker, context, &image, &resource)
+            } else {
+                Err(too_many())
+            };
+            result(resource, entries, shown)
+        })
         .collect();
     DescribeConfigsResponse {
         results,
         ..DescribeConfigsResponse::default()
+    }
+}
+
+/// What tells resources apart. A number says the same with zeros in front of it.
+fn identity(resource: &DescribeConfigsResource) -> Identity {
+    match resource.resource_name.parse() {
+        Ok(number) if resource.resource_type == BROKER => Identity::Broker(number),
+        Ok(_) | Err(_) => Identity::Named(resource.resource_name.clone()),
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    Broker(i32),
+    Named(String),
+}
+
+fn too_many() -> Refusal {
+    let message =
+        format!("a request describes at most {RESOURCES_MAX} resources: ask again for this one");
+    (ErrorCode::PolicyViolation, message)
+}
+
+fn result(
+    resource: DescribeConfigsResource,
+    entries: Result<Vec<ConfigEntry>, Refusal>,
+    shown: Shown,
+) -> DescribeConfigsResult {
+    let (configs, error_code, error_message) = match entries {
+        Ok(entries) => {
+            let keys = resource.configuration_keys;
+            let keys: Option<BTreeSet<String>> = keys.map(BTreeSet::from_iter);
+            let wanted = |entry: &ConfigEntry| {
+                let keys = keys.as_ref();
+                keys.is_none_or(|keys| keys.contains(entry.name))
+            };
+            let wanted = entries.into_iter().filter(wanted);
+            let configs = wanted.map(|entry| shown.result(entry)).collect();
+            (configs, ErrorCode::None, None)
+        }
+        Err((code, message)) => (Vec::new(), code, Some(message)),
+    };
+    DescribeConfigsResult {
+        error_code: error_code.code(),
+        error_message,
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name,
+        configs,
     }
 }
 

@@ -1,10 +1,12 @@
 //! DescribeLogDirs: the log directories of this broker, what is in them and how much room is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use taffrail_protocol::ErrorCode;
-use taffrail_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
+use taffrail_protocol::messages::describe_log_dirs_request::{
+    DescribableLogDirTopic, DescribeLogDirsRequest,
+};
 use taffrail_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
@@ -29,11 +31,10 @@ pub(crate) fn handle<E: Env>(
             ..DescribeLogDirsResponse::default()
         };
     }
-    let wanted = |topic: &str, partition: i32| match &request.topics {
-        None => true,
-        Some(topics) => topics
-            .iter()
-            .any(|asked| asked.topic == topic && asked.partitions.contains(&partition)),
+    let asked = request.topics.as_deref().map(by_topic);
+    let wanted = |topic: &str, partition: i32| {
+        let asked = asked.as_ref();
+        asked.is_none_or(|asked| asked.get(topic).is_some_and(|of| of.contains(&partition)))
     };
     let mut by_directory: BTreeMap<_, BTreeMap<String, Vec<DescribeLogDirsPartition>>> =
         BTreeMap::new();
@@ -103,6 +104,18 @@ pub(crate) fn handle<E: Env>(
         results,
         ..DescribeLogDirsResponse::default()
     }
+}
+
+/// The partitions that are asked for, of whatever topic; replicas are many, and so may these be.
+fn by_topic(topics: &[DescribableLogDirTopic]) -> BTreeMap<&str, BTreeSet<i32>> {
+    let mut asked: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
+    for topic in topics {
+        asked
+            .entry(&topic.topic)
+            .or_default()
+            .extend(&topic.partitions);
+    }
+    asked
 }
 
 fn entry(

@@ -1,5 +1,6 @@
 //! Metadata: brokers, topics, leaders. With auto.create.topics.enable, asking for a topic creates it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,14 @@ use crate::env::Env;
 /// How long an answer waits for topics that it creates. Clients ask again.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers from the committed image.
+/// So many topics are created for one answer, at about 1 KB of memory each while that lasts. Of those that are left the client
+/// hears that they do not exist, and asks again.
+const CREATE_MAX: usize = 1_000;
+
+/// The topics that could not be created, and why.
+type Refused = BTreeMap<String, ErrorCode>;
+
+/// Answers from the committed image. A topic that is named more than once is told once, where it is named first.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
     context: RequestContext,
@@ -32,16 +40,17 @@ pub(crate) async fn handle<E: Env>(
     broker.cluster.doubts_settled(&broker.env).await;
     let mut image = broker.cluster.image();
     let refused = if request.allow_auto_topic_creation && broker.config.auto_create_topics_enable {
-        let missing = missing_topics(&broker, &context, &image, &request);
+        let mut missing = missing_topics(&broker, &context, &image, &request);
+        missing.truncate(CREATE_MAX);
         let refused = if missing.is_empty() {
-            Vec::new()
+            Refused::new()
         } else {
             create(&broker, &context, missing).await
         };
         image = broker.cluster.image();
         refused
     } else {
-        Vec::new()
+        Refused::new()
     };
     let departed = Fenced::These(broker.cluster.departed(broker.env.now()));
     let view = View {
@@ -103,7 +112,7 @@ async fn create<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
     names: Vec<String>,
-) -> Vec<(String, ErrorCode)> {
+) -> Refused {
     let topic = |name: &String| CreatableTopic {
         name: name.clone(),
         num_partitions: -1,
@@ -134,7 +143,7 @@ async fn create<E: Env>(
         }
         Err(error) => {
             tracing::debug!(%error, "topics were not created for a Metadata request");
-            Vec::new()
+            Refused::new()
         }
     }
 }
@@ -148,11 +157,7 @@ struct View<'a, E: Env> {
 }
 
 impl<E: Env> View<'_, E> {
-    fn topics(
-        &self,
-        request: &MetadataRequest,
-        refused: &[(String, ErrorCode)],
-    ) -> Vec<MetadataResponseTopic> {
+    fn topics(&self, request: &MetadataRequest, refused: &Refused) -> Vec<MetadataResponseTopic> {
         // Version 0 says "all" by an empty list, later ones by null (the meaning of empty changed).
         let asked = request
             .topics
@@ -167,10 +172,14 @@ impl<E: Env> View<'_, E> {
                     .map(|topic| self.topic(topic))
                     .collect()
             }
-            Some(asked) => asked
-                .iter()
-                .map(|asked| self.asked_topic(asked, refused))
-                .collect(),
+            Some(asked) => {
+                let mut told = BTreeSet::new();
+                asked
+                    .iter()
+                    .filter(|asked| told.insert((asked.name.as_deref(), asked.topic_id.0)))
+                    .map(|asked| self.asked_topic(asked, refused))
+                    .collect()
+            }
         }
     }
 
@@ -181,7 +190,7 @@ impl<E: Env> View<'_, E> {
     fn asked_topic(
         &self,
         asked: &MetadataRequestTopic,
-        refused: &[(String, ErrorCode)],
+        refused: &Refused,
     ) -> MetadataResponseTopic {
         let Some(name) = asked.name.as_deref() else {
             return match self.image.topic(TopicId(asked.topic_id.0)) {
@@ -211,10 +220,7 @@ impl<E: Env> View<'_, E> {
             Some(topic) => self.topic(topic),
             None if !topics::is_legal(name) => failed(ErrorCode::InvalidTopicException),
             None => {
-                let code = refused
-                    .iter()
-                    .find(|(refused, _)| refused == name)
-                    .map(|(_, code)| *code);
+                let code = refused.get(name).copied();
                 failed(code.unwrap_or(ErrorCode::UnknownTopicOrPartition))
             }
         }
