@@ -80,21 +80,6 @@ impl Moment {
     }
 }
 
-/// Resident memory of a process, in MB of 10^6 bytes.
-pub(crate) fn resident_mb(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("VmRSS")?;
-    let kib: f64 = line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|f| f.parse().ok())
-        .context("VmRSS")?;
-    Ok(kib * 1024.0 / 1e6)
-}
-
 /// Touches that much free memory and gives it back.
 ///
 /// A virtual machine's host takes free memory back; the first touch after that costs two CPU seconds per GB, several times what a
@@ -164,7 +149,7 @@ pub(crate) fn description() -> Result<String> {
     Ok(format!(
         "{cores} x {model}, {:.0} GB, Linux {}",
         kib * 1024.0 / 1e9,
-        kernel.trim()
+        kernel.trim().split('-').next().unwrap_or_default()
     ))
 }
 

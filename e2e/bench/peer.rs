@@ -8,12 +8,10 @@ use anyhow::{Context, Result, bail};
 use taffrail_e2e::admin::Admin;
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
 use taffrail_e2e::port::Port;
-use taffrail_e2e::process::Process;
+use taffrail_e2e::process::{Process, resident_mb};
 use taffrail_e2e::tools::sibling;
 use taffrail_e2e::wait::wait_until;
 use tempfile::TempDir;
-
-use crate::machine;
 
 /// How long a broker may take to answer after its start.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -126,10 +124,7 @@ impl Peer {
 
     /// Resident memory of all its processes, in MB.
     pub(crate) fn resident_mb(&self) -> Result<f64> {
-        self.pids()
-            .iter()
-            .map(|pid| machine::resident_mb(*pid))
-            .sum()
+        self.pids().iter().map(|pid| resident_mb(*pid)).sum()
     }
 
     /// Stops it; what it printed is of no interest.

@@ -141,3 +141,18 @@ pub fn tail(path: &Path, lines: usize) -> String {
         Err(error) => format!("({} cannot be read: {error})", path.display()),
     }
 }
+
+/// Resident memory of a process, in MB of 10^6 bytes.
+pub fn resident_mb(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("a process without a resident size")?;
+    let kib: f64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|f| f.parse().ok())
+        .context("a process without a resident size")?;
+    Ok(kib * 1024.0 / 1e6)
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::process::resident_mb;
 use taffrail_e2e::read::read_all;
 use taffrail_e2e::text::Text;
 use taffrail_e2e::tools::number;
@@ -197,20 +198,6 @@ fn send(address: &str, bytes: &[u8]) -> Result<()> {
     let mut stream = TcpStream::connect(address).context("the broker takes no connections")?;
     let _ = stream.write_all(bytes);
     Ok(())
-}
-
-fn resident_mb(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("VmRSS")?;
-    Ok(line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|f| f.parse::<f64>().ok())
-        .context("VmRSS")?
-        / 1000.0)
 }
 
 fn raise_descriptor_limit(wanted: u64) -> Result<()> {

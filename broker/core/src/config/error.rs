@@ -23,6 +23,16 @@ pub enum ConfigError {
         /// What may stand there, to follow "must be".
         allowed: String,
     },
+    /// The value is longer than any is.
+    #[error("{name}: the value has {bytes} bytes, and may have at most {most}")]
+    TooLong {
+        /// The config's name.
+        name: String,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        most: usize,
+    },
     /// A config without a default is not set.
     #[error("{name}: must be set to {allowed}")]
     Missing {
@@ -59,7 +69,8 @@ impl ConfigError {
             | ConfigError::Invalid { name, .. }
             | ConfigError::Missing { name, .. }
             | ConfigError::Conflict { name, .. }
-            | ConfigError::NotDynamic { name, .. } => name,
+            | ConfigError::NotDynamic { name, .. }
+            | ConfigError::TooLong { name, .. } => name,
         }
     }
 }

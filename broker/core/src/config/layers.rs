@@ -4,8 +4,12 @@ use super::definition::{ConfigMap, Definition, Update, ValueType};
 use super::describe::ConfigSource;
 use super::error::{ConfigError, ConfigErrors};
 use super::hint::topic_hint;
-use super::value::{ConfigValue, list};
+use super::value::ConfigValue;
 use super::{broker_definition, topic_definition};
+
+/// Longest value of a config: a list with the replicas of ten thousand partitions takes a fifth of a MiB, all else some bytes. Each is
+/// kept in the metadata, and copied where it is described.
+const VALUE_BYTES_MAX: usize = 256 << 10;
 
 static EMPTY: ConfigMap = ConfigMap::new();
 
@@ -157,6 +161,13 @@ pub fn check_broker_dynamic(name: &str, value: &str, one_broker: bool) -> Result
 
 /// Checks a value against the definition's type and bounds.
 pub(super) fn check_value(definition: &Definition, value: &str) -> Result<(), ConfigError> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(ConfigError::TooLong {
+            name: definition.name.to_string(),
+            bytes: value.len(),
+            most: VALUE_BYTES_MAX,
+        });
+    }
     match definition.value_type {
         ValueType::Boolean => definition.parse::<bool>(value).map(drop),
         ValueType::String => definition.parse::<String>(value).map(drop),
@@ -166,29 +177,6 @@ pub(super) fn check_value(definition: &Definition, value: &str) -> Result<(), Co
         ValueType::Double => definition.parse::<f64>(value).map(drop),
         ValueType::List => definition.parse::<Vec<String>>(value).map(drop),
     }
-}
-
-/// A list after IncrementalAlterConfigs APPEND (`append`) or SUBTRACT of some items; none if the config is no list.
-pub fn alter_list(
-    definition: &Definition,
-    current: &str,
-    items: &str,
-    append: bool,
-) -> Option<String> {
-    if definition.value_type != ValueType::List {
-        return None;
-    }
-    let mut kept: Vec<&str> = list(current)
-        .filter(|item| append || !list(items).any(|gone| gone == *item))
-        .collect();
-    if append {
-        for item in list(items) {
-            if !kept.contains(&item) {
-                kept.push(item);
-            }
-        }
-    }
-    Some(kept.join(","))
 }
 
 /// Whether text reads as the type, for values whose bounds do not matter.

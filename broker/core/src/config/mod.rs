@@ -20,7 +20,7 @@ pub use broker::{BROKER_CONFIGS, BrokerConfig};
 pub use definition::{Allowed, ConfigMap, Definition, Synonym, Update, ValueType};
 pub use describe::{ConfigEntry, ConfigSource, ConfigSynonym, describe_broker, describe_topic};
 pub use error::{ConfigError, ConfigErrors};
-pub use layers::{Layers, alter_list, check_broker_dynamic, check_topic, check_topic_value};
+pub use layers::{Layers, check_broker_dynamic, check_topic, check_topic_value};
 pub use listener::{HostPort, Listener, Voter};
 pub use meaning::{canonical_broker, canonical_topic, same_meaning, same_meaning_broker};
 pub use topic::{TOPIC_CONFIGS, TopicConfig};

@@ -323,22 +323,18 @@ fn only_dynamic_configs_are_altered_and_only_at_their_level() {
 }
 
 #[test]
-fn lists_are_appended_to_and_subtracted_from() {
-    fn check(current: &str, items: &str, append: bool, expected: Option<&str>) {
-        let definition = topic_definition("cleanup.policy").unwrap();
+fn a_value_has_an_end() {
+    let check = |length: usize, expected: bool| {
+        let value = ["1:1"].repeat(length / 4).join(",");
+        let name = "leader.replication.throttled.replicas";
         assert_eq!(
-            alter_list(definition, current, items, append).as_deref(),
-            expected
+            check_topic_value(name, &value).is_ok(),
+            expected,
+            "{length}"
         );
-    }
-    check("delete", "compact", true, Some("delete,compact"));
-    check("delete", "delete", true, Some("delete"));
-    check("compact,delete", "delete", false, Some("compact"));
-    check("", "compact", true, Some("compact"));
-    assert_eq!(
-        alter_list(topic_definition("segment.ms").unwrap(), "1", "2", true),
-        None
-    );
+    };
+    check(200 << 10, true);
+    check(300 << 10, false);
 }
 
 #[test]

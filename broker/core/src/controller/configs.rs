@@ -213,16 +213,17 @@ fn values(list: &str) -> Vec<&str> {
 
 fn appended(current: &str, added: &str) -> String {
     let mut all = values(current);
-    for value in values(added) {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
+    let mut there: BTreeSet<&str> = all.iter().copied().collect();
+    all.extend(
+        values(added)
+            .into_iter()
+            .filter(|value| there.insert(value)),
+    );
     all.join(",")
 }
 
 fn subtracted(current: &str, taken: &str) -> String {
-    let taken = values(taken);
+    let taken: BTreeSet<&str> = values(taken).into_iter().collect();
     let mut all = values(current);
     all.retain(|value| !taken.contains(value));
     all.join(",")

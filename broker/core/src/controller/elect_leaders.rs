@@ -1,5 +1,7 @@
 //! Elections that someone asks for.
 
+use std::collections::BTreeSet;
+
 use super::election::{Preference, partition_record};
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
@@ -19,8 +21,8 @@ pub enum ElectionType {
 pub type LeaderElections = Vec<(TopicPartition, Result<(), ApiError>)>;
 
 impl Controller {
-    /// Elects leaders for these partitions, or wherever it is needed if `None`; then partitions that need no election are
-    /// left out of the reply.
+    /// Elects leaders for these partitions, each once however often it is named, or wherever it is needed if `None`; then partitions
+    /// that need no election are left out of the reply.
     pub fn elect_leaders(
         &self,
         election: ElectionType,
@@ -30,7 +32,8 @@ impl Controller {
         let mut reply = Vec::new();
         match partitions {
             Some(partitions) => {
-                for partition in partitions {
+                let distinct: BTreeSet<TopicPartition> = partitions.iter().copied().collect();
+                for partition in &distinct {
                     let result = self.elect_leader(election, *partition, &mut records);
                     reply.push((*partition, result));
                 }
@@ -55,10 +58,9 @@ impl Controller {
         partition: TopicPartition,
         records: &mut Vec<Record>,
     ) -> Result<(), ApiError> {
-        let (topic, old) = self.partition_of(partition).ok_or_else(|| {
-            let message = format!("There is no partition {partition}.");
-            ApiError::new(ErrorKind::UnknownTopicOrPartition, message)
-        })?;
+        let (topic, old) = self
+            .partition_of(partition)
+            .ok_or(ErrorKind::UnknownTopicOrPartition)?;
         let needless = match election {
             ElectionType::Preferred => {
                 old.leader.is_some() && old.leader.as_ref() == old.replicas.first()

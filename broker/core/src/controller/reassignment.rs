@@ -4,6 +4,8 @@
 //! the ISR by AlterPartition; once every target replica is in the ISR, the same change drops the replicas to remove.
 //! A new target may replace one in progress; cancelling goes back to the replicas that there were before.
 
+use std::collections::BTreeSet;
+
 use super::election::{Change, partition_record};
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
@@ -66,18 +68,13 @@ impl Controller {
     ) -> Decision<Vec<Result<(), ApiError>>> {
         let mut records = Vec::new();
         let mut reply = Vec::new();
-        for (position, request) in requests.iter().enumerate() {
-            let repeated = requests[..position]
-                .iter()
-                .any(|other| other.partition == request.partition);
-            let result = if repeated {
-                let message = format!(
-                    "Partition {} is named twice in the request.",
-                    request.partition
-                );
-                Err(ApiError::new(ErrorKind::InvalidRequest, message))
-            } else {
+        let mut seen = BTreeSet::new();
+        for request in requests {
+            let result = if seen.insert(request.partition) {
                 self.reassign(request)
+            } else {
+                let message = "A partition is named twice in the request.";
+                Err(ApiError::new(ErrorKind::InvalidRequest, message))
             };
             reply.push(result.map(|changed| records.extend(changed)));
         }

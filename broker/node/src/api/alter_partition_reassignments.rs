@@ -16,7 +16,7 @@ use taffrail_protocol::messages::{
 
 use super::topics;
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
@@ -27,6 +27,15 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
+    let count = request.topics.iter().map(|topic| topic.partitions.len());
+    if let Err(error) = topics::check_count(count.sum()) {
+        let (error_code, error_message) = code_and_message(error);
+        return AlterPartitionReassignmentsResponse {
+            error_code,
+            error_message,
+            ..AlterPartitionReassignmentsResponse::default()
+        };
+    }
     let deadline = topics::deadline(&broker, request.timeout_ms);
     let (index, _) = broker.cluster.indexed_image();
     match broker
@@ -50,11 +59,11 @@ pub(crate) async fn handle<E: Env>(
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: AlterPartitionReassignmentsRequest,
-) -> Result<AlterPartitionReassignmentsResponse, NotController> {
+) -> Result<AlterPartitionReassignmentsResponse, Undecided> {
     let asked = request.clone();
     let results = broker
         .cluster
-        .decide(move |controller, _| {
+        .decide_for_client(move |controller, _| {
             let translated = translate(controller.image(), &asked);
             let wanted: Vec<Reassignment> = translated.iter().flatten().cloned().collect();
             topics::map_reply(controller.reassign_partitions(&wanted), |reply| {

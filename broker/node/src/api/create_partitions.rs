@@ -1,5 +1,6 @@
 //! CreatePartitions: more partitions for a topic, placed on from its first; decided by the active controller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taffrail_core::controller::CreatePartitions;
@@ -13,7 +14,7 @@ use taffrail_protocol::messages::{CreatePartitionsRequest, CreatePartitionsRespo
 use super::topics;
 use crate::access::Operation;
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
@@ -39,11 +40,14 @@ pub(crate) async fn handle<E: Env>(
         {
             Ok(answer) => {
                 if !request.validate_only {
+                    let asked: BTreeMap<&str, i32> = request
+                        .topics
+                        .iter()
+                        .map(|topic| (topic.name.as_str(), topic.count))
+                        .collect();
                     let grown = |image: &Image| {
-                        answer
-                            .results
-                            .iter()
-                            .all(|result| is_grown(image, &request, result))
+                        let mut results = answer.results.iter();
+                        results.all(|result| is_grown(image, &asked, result))
                     };
                     broker.cluster.wait_for_image(deadline, grown).await;
                 }
@@ -70,14 +74,11 @@ pub(crate) async fn handle<E: Env>(
 /// Whether an image shows what a result says. A topic that is gone meanwhile is not waited for.
 fn is_grown(
     image: &Image,
-    request: &CreatePartitionsRequest,
+    asked: &BTreeMap<&str, i32>,
     result: &CreatePartitionsTopicResult,
 ) -> bool {
-    let asked = request
-        .topics
-        .iter()
-        .find(|topic| topic.name == result.name);
-    let count = asked.map_or(0, |topic| usize::try_from(topic.count).unwrap_or(0));
+    let count = asked.get(result.name.as_str()).copied().unwrap_or(0);
+    let count = usize::try_from(count).unwrap_or(0);
     let there = image
         .topic_by_name(&result.name)
         .map(|topic| topic.partitions.len());
@@ -100,7 +101,7 @@ fn failed(
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: CreatePartitionsRequest,
-) -> Result<CreatePartitionsResponse, NotController> {
+) -> Result<CreatePartitionsResponse, Undecided> {
     let names: Vec<String> = request
         .topics
         .iter()
@@ -110,7 +111,9 @@ pub(crate) async fn decide<E: Env>(
     let validate_only = request.validate_only;
     let results = broker
         .cluster
-        .decide(move |controller, _| controller.create_partitions(&wanted, validate_only))
+        .decide_for_client(move |controller, _| {
+            controller.create_partitions(&wanted, validate_only)
+        })
         .await?;
     let results = names.into_iter().zip(results).map(|(name, result)| {
         let (code, message) =

@@ -18,7 +18,7 @@ use taffrail_protocol::{ErrorCode, Uuid};
 use super::topics;
 use crate::access::Operation;
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::dispatch::RequestContext;
 use crate::env::{Env, random_id};
 use crate::errors::code_and_message;
@@ -96,7 +96,7 @@ fn failed(name: String, error_code: i16, error_message: Option<String>) -> Creat
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: CreateTopicsRequest,
-) -> Result<CreateTopicsResponse, NotController> {
+) -> Result<CreateTopicsResponse, Undecided> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for topic in &request.topics {
         *times.entry(topic.name.clone()).or_default() += 1;
@@ -126,7 +126,7 @@ pub(crate) async fn decide<E: Env>(
     let validate_only = request.validate_only;
     let (created, image) = broker
         .cluster
-        .decide(move |controller, _| {
+        .decide_for_client(move |controller, _| {
             let image = controller.image().clone();
             topics::map_reply(controller.create_topics(&wanted, validate_only), |reply| {
                 (reply, image)

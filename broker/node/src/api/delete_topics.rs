@@ -15,7 +15,7 @@ use taffrail_protocol::{ErrorCode, Uuid};
 use super::topics;
 use crate::access::Operation;
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
@@ -158,12 +158,12 @@ fn failed(
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: DeleteTopicsRequest,
-) -> Result<DeleteTopicsResponse, NotController> {
+) -> Result<DeleteTopicsResponse, Undecided> {
     let asked = asked(request);
     let legal: Vec<TopicSelector> = asked.iter().filter_map(selector).collect();
     let mut deleted = broker
         .cluster
-        .decide(move |controller, _| controller.delete_topics(&legal))
+        .decide_for_client(move |controller, _| controller.delete_topics(&legal))
         .await?
         .into_iter();
     let both = || {

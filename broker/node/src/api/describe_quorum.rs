@@ -1,5 +1,6 @@
 //! DescribeQuorum: who keeps the metadata, and how far each voter is (KIP-595). Only the leader knows.
 
+use std::mem::replace;
 use std::sync::Arc;
 
 use taffrail_core::ids::BrokerId;
@@ -14,7 +15,7 @@ use taffrail_protocol::{ErrorCode, Uuid};
 
 use super::topics;
 use crate::broker::Broker;
-use crate::cluster::{NotController, QuorumProgress};
+use crate::cluster::{QuorumProgress, Undecided};
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 
@@ -49,11 +50,14 @@ pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     version: i16,
     request: DescribeQuorumRequest,
-) -> Result<DescribeQuorumResponse, NotController> {
+) -> Result<DescribeQuorumResponse, Undecided> {
     let progress = broker.cluster.quorum_progress().await?;
+    let mut told = false;
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.into_iter().map(|partition| {
-            if topic.topic_name == METADATA_TOPIC && partition.partition_index == 0 {
+            let is_metadata = topic.topic_name == METADATA_TOPIC && partition.partition_index == 0;
+            // Once is enough, however often it is asked for.
+            if is_metadata && !replace(&mut told, true) {
                 described(&broker, version, &progress)
             } else {
                 PartitionData {

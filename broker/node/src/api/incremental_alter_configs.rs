@@ -26,7 +26,7 @@ use super::describe_configs::{BROKER, TOPIC};
 use super::topics;
 use crate::access::{Access, Operation, Resource};
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
@@ -113,7 +113,7 @@ fn result(
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: IncrementalAlterConfigsRequest,
-) -> Result<IncrementalAlterConfigsResponse, NotController> {
+) -> Result<IncrementalAlterConfigsResponse, Undecided> {
     let translated: Vec<Result<AlterConfigs, ApiError>> =
         request.resources.iter().map(to_core).collect();
     let wanted: Vec<AlterConfigs> = translated.iter().flatten().cloned().collect();
@@ -121,7 +121,9 @@ pub(crate) async fn decide<E: Env>(
     let rules_of = Arc::clone(&broker);
     let decided = broker
         .cluster
-        .decide(move |controller, _| alter(&rules_of, controller, &wanted, validate_only))
+        .decide_for_client(move |controller, _| {
+            alter(&rules_of, controller, &wanted, validate_only)
+        })
         .await?;
     let mut decided = decided.into_iter();
     let responses = request

@@ -1,6 +1,7 @@
 //! ListPartitionReassignments: which partitions are being moved (KIP-455). Only the active controller knows for sure: the
 //! image of any other broker may be behind.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use taffrail_core::controller::Decision;
@@ -15,7 +16,7 @@ use taffrail_protocol::messages::{
 
 use super::topics;
 use crate::broker::Broker;
-use crate::cluster::NotController;
+use crate::cluster::Undecided;
 use crate::cluster::endpoints::ids;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -46,10 +47,10 @@ pub(crate) async fn handle<E: Env>(
 pub(crate) async fn decide<E: Env>(
     broker: Arc<Broker<E>>,
     request: ListPartitionReassignmentsRequest,
-) -> Result<ListPartitionReassignmentsResponse, NotController> {
+) -> Result<ListPartitionReassignmentsResponse, Undecided> {
     let topics = broker
         .cluster
-        .decide(move |controller, _| Decision {
+        .decide_for_client(move |controller, _| Decision {
             records: Vec::new(),
             reply: ongoing(controller.image(), request.topics.as_deref()),
         })
@@ -80,13 +81,18 @@ fn ongoing(
             .topics_by_name()
             .filter_map(|topic| of_topic(topic, &|_| true))
             .collect(),
-        Some(asked) => asked
-            .iter()
-            .filter_map(|asked| {
-                let topic = image.topic_by_name(&asked.name)?;
-                of_topic(topic, &|index| asked.partition_indexes.contains(&index))
-            })
-            .collect(),
+        Some(asked) => {
+            let mut wanted: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
+            for asked in asked {
+                let indexes = wanted.entry(&asked.name).or_default();
+                indexes.extend(&asked.partition_indexes);
+            }
+            let wanted = wanted.into_iter().filter_map(|(name, indexes)| {
+                let topic = image.topic_by_name(name)?;
+                of_topic(topic, &|index| indexes.contains(&index))
+            });
+            wanted.collect()
+        }
     }
 }
 

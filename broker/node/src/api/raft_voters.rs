@@ -16,7 +16,7 @@ use taffrail_protocol::{ErrorCode, Request, Uuid};
 
 use super::topics;
 use crate::broker::Broker;
-use crate::cluster::{NotController, VoterWish, Wish};
+use crate::cluster::{Undecided, VoterWish, Wish};
 use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
@@ -131,7 +131,7 @@ fn votes_with<E: Env>(broker: &Broker<E>, request: &AddRaftVoterRequest) -> Opti
 pub(crate) async fn decide_add<E: Env>(
     broker: Arc<Broker<E>>,
     request: AddRaftVoterRequest,
-) -> Result<AddRaftVoterResponse, NotController> {
+) -> Result<AddRaftVoterResponse, Undecided> {
     let wish = Wish::Add {
         ack_when_committed: request.ack_when_committed,
     };
@@ -152,7 +152,7 @@ pub(crate) async fn decide_add<E: Env>(
 pub(crate) async fn decide_remove<E: Env>(
     broker: Arc<Broker<E>>,
     request: RemoveRaftVoterRequest,
-) -> Result<RemoveRaftVoterResponse, NotController> {
+) -> Result<RemoveRaftVoterResponse, Undecided> {
     let key = (
         request.cluster_id,
         request.voter_id,
@@ -170,7 +170,7 @@ async fn decide<E: Env>(
     broker: &Arc<Broker<E>>,
     (cluster_id, voter_id, voter_directory_id): (Option<String>, i32, Uuid),
     wish: Wish,
-) -> Result<Outcome, NotController> {
+) -> Result<Outcome, Undecided> {
     let key = VoterKey {
         cluster_id,
         broker: BrokerId(voter_id),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::controller::Decision;
+use taffrail_core::error::{ApiError, ErrorKind};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
 use taffrail_core::time::Instant;
@@ -97,6 +98,21 @@ const TIMEOUT_MS_MAX: i32 = 60_000;
 const TIMEOUT_MS_MIN: i32 = 100;
 /// How long an answer waits until this broker sees a change, after which it goes without.
 const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Most partitions that one request may name where the controller looks at each of them: more than a cluster of this kind has. Each takes
+/// some bytes on the wire, and some hundred once there is an answer about it.
+const PARTITIONS_NAMED_MAX: usize = 100_000;
+
+/// Refuses a request that names too many partitions.
+pub(crate) fn check_count(partitions: usize) -> Result<(), ApiError> {
+    if partitions <= PARTITIONS_NAMED_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "The request names {partitions} partitions; it may name at most {PARTITIONS_NAMED_MAX}. Send it in parts."
+    );
+    Err(ApiError::new(ErrorKind::InvalidRequest, message))
+}
 
 /// Until when a request waits for the controller.
 pub(crate) fn deadline<E: Env>(broker: &Broker<E>, timeout_ms: i32) -> Instant {

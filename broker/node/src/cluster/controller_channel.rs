@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 
 use super::peer::{self, PeerConnection, PeerError};
+use super::quorum::Undecided;
 use crate::broker::Broker;
 use crate::env::Env;
 
@@ -27,6 +28,9 @@ pub(crate) enum ClusterError {
     /// It answered with an error for the whole request.
     #[error("the controller answered {0:?}")]
     Refused(ErrorCode),
+    /// It decided nothing.
+    #[error("{0}")]
+    Undecided(Undecided),
     /// Its answer cannot be read, or the request not be written.
     #[error("{0}")]
     Malformed(String),
@@ -41,6 +45,7 @@ impl ClusterError {
         match self {
             Self::NoController(_) => ErrorCode::RequestTimedOut,
             Self::Refused(code) => *code,
+            Self::Undecided(why) => why.code(),
             Self::Malformed(_) => ErrorCode::UnknownServerError,
             Self::NotRunning => ErrorCode::NotController,
         }

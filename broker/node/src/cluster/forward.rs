@@ -8,7 +8,7 @@ use taffrail_protocol::messages::{ForwardRequest, ForwardResponse};
 use taffrail_protocol::{ApiKey, ErrorCode, Message, Reader, Request, Writer};
 
 use super::controller_channel::{ClusterError, ControllerRequest};
-use super::quorum::NotController;
+use super::quorum::Undecided;
 use crate::api;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -47,6 +47,9 @@ where
         .forward_channel
         .ask(broker, &forward, deadline)
         .await?;
+    if response.error_code == Undecided::TooLarge.code().code() {
+        return Err(ClusterError::Undecided(Undecided::TooLarge));
+    }
     if response.error_code != ErrorCode::None.code() {
         let code =
             ErrorCode::try_from(response.error_code).unwrap_or(ErrorCode::UnknownServerError);
@@ -159,13 +162,11 @@ where
     E: Env,
     R: Request,
     F: FnOnce(Arc<Broker<E>>, R) -> Fut,
-    Fut: Future<Output = Result<R::Response, NotController>>,
+    Fut: Future<Output = Result<R::Response, Undecided>>,
 {
     let request =
         R::decode(&mut Reader::new(body), version).map_err(|_| ErrorCode::InvalidRequest)?;
-    let response = decide(broker, request)
-        .await
-        .map_err(|NotController| ErrorCode::NotController)?;
+    let response = decide(broker, request).await.map_err(Undecided::code)?;
     let mut out = Writer::new();
     response.encode(&mut out, version).map_err(|error| {
         tracing::error!(%error, "the answer to a forwarded request cannot be written");

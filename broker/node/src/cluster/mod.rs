@@ -62,7 +62,7 @@ pub(crate) use private::{
     handle_allocate_producer_ids, handle_alter_partitions, handle_broker_heartbeat,
     handle_raft_messages, handle_register_broker, handle_set_broker_endpoints,
 };
-pub(crate) use quorum::{NotController, QuorumProgress, VoterWish, Wish};
+pub(crate) use quorum::{NotController, QuorumProgress, Undecided, VoterWish, Wish};
 pub(crate) use search::handle_look_for_broker;
 pub(crate) use seating::handle_voter_state;
 
@@ -444,6 +444,14 @@ impl<E: Env> Cluster<E> {
         decide: impl FnOnce(&mut Controller, Instant) -> Decision<R> + Send + 'static,
     ) -> Result<R, NotController> {
         self.quorum.decide(decide).await
+    }
+
+    /// The same for a client: what would be too large for one entry of the metadata log is refused.
+    pub(crate) async fn decide_for_client<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Controller, Instant) -> Decision<R> + Send + 'static,
+    ) -> Result<R, Undecided> {
+        self.quorum.decide_for_client(decide).await
     }
 
     /// How far the voters of the quorum are, if this broker leads it.

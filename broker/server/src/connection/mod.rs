@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use taffrail_node::{Connection, Handled, Node};
+use taffrail_node::{Connection, Handled, ListenerKind, Node};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tracing::{debug, info};
@@ -33,6 +33,10 @@ const BYTES_BETWEEN_PAUSES: usize = 1024 * 1024;
 /// How long a connection that found the memory for requests spent rests before it asks again, and how often.
 const MEMORY_WAIT: Duration = Duration::from_millis(10);
 const MEMORY_WAITS_MAX: u32 = 3_000;
+
+/// The largest frame among brokers is at least this, whatever clients may send: an entry or a snapshot of the metadata log that is not
+/// taken would hold up all behind it for ever.
+const INTERNAL_FRAME_BYTES_MAX: i32 = 256 << 20;
 
 /// What every connection is given.
 #[derive(Clone)]
@@ -74,6 +78,14 @@ enum Event {
     OutOfMemory,
 }
 
+/// The largest frame that a listener of this kind takes.
+fn frame_bytes_max(kind: ListenerKind, clients: i32) -> i32 {
+    match kind {
+        ListenerKind::Internal => clients.max(INTERNAL_FRAME_BYTES_MAX),
+        ListenerKind::Client => clients,
+    }
+}
+
 /// Serves one connection until it ends, and logs why it did.
 pub(crate) async fn serve(
     stream: TcpStream,
@@ -88,7 +100,10 @@ pub(crate) async fn serve(
     debug!(%listener, %host, "connection opened");
     let mut task = Task {
         stream,
-        frames: FrameBuffer::new(shared.frame_bytes_max, shared.memory),
+        frames: FrameBuffer::new(
+            frame_bytes_max(connection.kind, shared.frame_bytes_max),
+            shared.memory,
+        ),
         waiting: ResponseQueue::new(shared.requests_max),
         output: Output::default(),
         node: shared.node,

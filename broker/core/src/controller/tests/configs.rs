@@ -64,7 +64,7 @@ fn operations_and_what_they_lead_to() {
         Ok("cleanup.policy=delete,compact retention.ms=5"),
     );
     check(
-        &[("cleanup.policy", Append(text("delete, compact")))],
+        &[("cleanup.policy", Append(text("delete, compact, compact")))],
         Ok("cleanup.policy=delete,compact retention.ms=5"),
     );
     check(

@@ -308,6 +308,21 @@ fn preferred_elections() {
 }
 
 #[test]
+fn a_partition_that_is_named_again_and_again_is_elected_once() {
+    let mut cluster = Cluster::new(3);
+    let partition = cluster.topic("a", &[0, 1]);
+    cluster.fence(0);
+    cluster.unfence(0);
+    cluster.propose_isr(partition, &[1, 0]).unwrap();
+    let asked = [partition; 1000];
+    let decision = cluster
+        .controller
+        .elect_leaders(ElectionType::Preferred, Some(&asked));
+    assert_eq!(decision.records.len(), 1);
+    assert_eq!(cluster.commit(decision), [(partition, Ok(()))]);
+}
+
+#[test]
 fn leader_epochs_count_leaders_and_partition_epochs_count_changes() {
     let mut cluster = Cluster::new(3);
     let partition = cluster.topic("a", &[0, 1, 2]);

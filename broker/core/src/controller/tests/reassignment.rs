@@ -163,3 +163,18 @@ fn unknown_and_repeated_partitions_are_refused() {
     let reply: Vec<_> = decision.reply.into_iter().map(kind).collect();
     assert_eq!(reply, [None, Some(ErrorKind::InvalidRequest)]);
 }
+
+#[test]
+fn a_partition_that_is_named_twice_is_moved_once() {
+    let mut cluster = Cluster::new(4);
+    let partition = cluster.topic("a", &[0, 1, 2]);
+    let to = |replicas: &[i32]| Reassignment {
+        partition,
+        replicas: Some(ids(replicas)),
+    };
+    let requests = [to(&[1, 2, 3]), to(&[0, 2, 3])];
+    let decision = cluster.controller.reassign_partitions(&requests);
+    let refused: Vec<_> = cluster.commit(decision).into_iter().map(kind).collect();
+    assert_eq!(refused, [None, Some(ErrorKind::InvalidRequest)]);
+    assert_eq!(show_replicas(&cluster, partition), "1,2,3,0 +3 -0");
+}

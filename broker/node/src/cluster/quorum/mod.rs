@@ -14,8 +14,11 @@ use taffrail_core::ids::{BrokerId, DirectoryId, Incarnation};
 use taffrail_core::metadata::{Record, Voter};
 use taffrail_core::raft::{Message, Snapshot, VoterProgress, VoterStanding};
 use taffrail_core::time::Instant;
+use taffrail_protocol::ErrorCode;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
+
+use super::records;
 
 pub(super) use task::{Parts, Task};
 
@@ -23,10 +26,35 @@ pub(super) use task::{Parts, Task};
 /// all brokers. A full queue makes Raft send again and commands wait.
 const EVENTS_MAX: usize = 1024;
 
+/// Most bytes of records that a request of a client may have committed: some 100,000 partitions. An entry of the log travels in one
+/// frame, which must reach the other voters within the time of a Raft message; nothing behind it commits before.
+const CLIENT_DECISION_BYTES_MAX: usize = 8 << 20;
+
 /// This broker does not lead the quorum, or lost the lead before the decision was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("this broker is not the active controller")]
 pub(crate) struct NotController;
+
+/// Why nothing was decided for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Undecided {
+    #[error(transparent)]
+    NotController(#[from] NotController),
+    /// It would change more of the metadata at once than one entry of the log may hold.
+    #[error(
+        "the request would change more than {CLIENT_DECISION_BYTES_MAX} bytes of metadata at once; send it in parts"
+    )]
+    TooLarge,
+}
+
+impl Undecided {
+    pub(crate) fn code(self) -> ErrorCode {
+        match self {
+            Self::NotController(NotController) => ErrorCode::NotController,
+            Self::TooLarge => ErrorCode::PolicyViolation,
+        }
+    }
+}
 
 /// What the task is told.
 pub(super) enum Event {
@@ -173,6 +201,15 @@ impl Quorum {
         answer.await.map_err(|_| NotController)
     }
 
+    /// The same for a client, whose request may be refused for its size.
+    pub(super) async fn decide_for_client<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Controller, Instant) -> Decision<R> + Send + 'static,
+    ) -> Result<R, Undecided> {
+        self.decide(move |controller, now| bounded(decide(controller, now)))
+            .await?
+    }
+
     /// How this voter stands to `asker`; if it leads, with the snapshot on which that may start, if it `wants` one.
     pub(super) async fn voter_state(
         &self,
@@ -226,5 +263,51 @@ impl Quorum {
             .await
             .map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)
+    }
+}
+
+/// A decision that is too large for one entry is none.
+fn bounded<R>(decision: Decision<R>) -> Decision<Result<R, Undecided>> {
+    // What cannot be encoded is refused where it is proposed.
+    let bytes = records::encode(&decision.records).map_or(0, |entry| entry.len());
+    if bytes > CLIENT_DECISION_BYTES_MAX {
+        return Decision {
+            records: Vec::new(),
+            reply: Err(Undecided::TooLarge),
+        };
+    }
+    Decision {
+        records: decision.records,
+        reply: Ok(decision.reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taffrail_core::metadata::ConfigResource;
+
+    use super::*;
+
+    #[test]
+    fn a_client_gets_no_entry_that_the_other_voters_could_not_be_sent() {
+        let decided = |values: usize| {
+            let value = "v".repeat(1 << 20);
+            let record = |index: usize| Record::Config {
+                resource: ConfigResource::Topic(format!("topic-{index}")),
+                name: "follower.replication.throttled.replicas".to_owned(),
+                value: Some(value.clone()),
+            };
+            bounded(Decision {
+                records: (0..values).map(record).collect(),
+                reply: (),
+            })
+        };
+        let small = decided(7);
+        assert_eq!((small.records.len(), small.reply), (7, Ok(())));
+        let large = decided(8);
+        assert_eq!(
+            (large.records.len(), large.reply),
+            (0, Err(Undecided::TooLarge))
+        );
     }
 }
