@@ -1,16 +1,18 @@
-//! The ISR is a part of the replicas, a leader is in it, and a fenced broker is not.
+//! The ISR is a part of the replicas, a leader is in it, and a fenced broker is not. Eligible leader replicas (KIP-966) are other replicas,
+//! and there are none once the ISR has `min.insync.replicas` members.
 
 use std::collections::BTreeSet;
 
 use super::Invariant;
 use crate::observation::Observation;
+use crate::simulation::MIN_INSYNC_REPLICAS;
 
 /// See the module.
 pub(super) struct InSyncReplicas;
 
 impl Invariant for InSyncReplicas {
     fn name(&self) -> &'static str {
-        "leader in ISR in replicas, nobody fenced in ISR"
+        "leader in ISR in replicas, nobody fenced in ISR, ELR apart from it"
     }
 
     fn check(&mut self, seen: &Observation) -> Result<(), String> {
@@ -25,10 +27,14 @@ impl Invariant for InSyncReplicas {
                     .leader
                     .is_some_and(|leader| !entry.isr.contains(&leader));
                 let absent = entry.isr.iter().any(|id| fenced.contains(id));
-                if stranger || outside || absent {
+                let enough = MIN_INSYNC_REPLICAS.min(entry.replicas.len());
+                let needless = entry.isr.len() >= enough && !entry.elr.is_empty();
+                let eligible = |id: &i32| entry.replicas.contains(id) && !entry.isr.contains(id);
+                let wrong = !entry.elr.iter().all(eligible);
+                if stranger || outside || absent || needless || wrong {
                     return Err(format!(
-                        "{name} as broker {} knows it: leader {:?}, ISR {:?}, replicas {:?}, fenced {fenced:?}",
-                        state.broker_id, entry.leader, entry.isr, entry.replicas
+                        "{name} as broker {} knows it: leader {:?}, ISR {:?}, ELR {:?}, replicas {:?}, fenced {fenced:?}",
+                        state.broker_id, entry.leader, entry.isr, entry.elr, entry.replicas
                     ));
                 }
             }
