@@ -105,7 +105,7 @@ impl<E: Env> Scrubber<E> {
             }
         }
         if self.pass.is_empty() {
-            self.rest(TURN).await;
+            self.rest(self.broker.env.next_round(TURN)).await;
         } else {
             self.go_on_with_pass().await;
         }
@@ -219,7 +219,7 @@ impl<E: Env> Scrubber<E> {
             self.broker.metrics().scrubbed_bytes.inc_by(read);
             if gently {
                 let pause = Duration::from_millis(read.saturating_mul(1000) / self.rate.max(1));
-                self.rest(pause).await;
+                self.rest(self.broker.env.now() + pause).await;
             }
             match step {
                 CheckStep::More(_) if self.broker.is_stopping() => return None,
@@ -237,8 +237,7 @@ impl<E: Env> Scrubber<E> {
     }
 
     /// Waits, at most until somebody is suspected.
-    async fn rest(&self, pause: Duration) {
-        let until = self.broker.env.now() + pause;
+    async fn rest(&self, until: Instant) {
         tokio::select! {
             biased;
             () = self.broker.replication.suspects.wake.notified() => {}
