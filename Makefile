@@ -131,7 +131,7 @@ ci: check ## What CI runs: all of it
 	fi; $(MAKE) --no-print-directory test
 	@E2E_WHERE_POSSIBLE=1 $(MAKE) --no-print-directory e2e
 
-# The advisory database lives on a git host that build machines need not reach, so `check` leaves advisories out;
-# `.tools/bin/cargo-deny check advisories` runs them where it can be fetched, with the waivers of deny.toml.
+# The advisory database has to be fetched, so `check` leaves advisories out;
+# `.tools/bin/cargo-deny check advisories` runs them with the waivers of deny.toml.
 $(CARGO_DENY):
 	cargo install --locked --version $(CARGO_DENY_VERSION) --root $(TOOLS) --no-default-features cargo-deny

@@ -102,7 +102,7 @@ fn measure(
 ) -> Result<()> {
     let peer = report::name(kind);
     eprintln!("bench: starting {peer}");
-    let mut cluster = start(kind)?;
+    let mut running: Option<Cluster> = None;
     for event in events {
         let reps = match kind {
             BrokerKind::Kafka => arguments.kafka_reps,
@@ -110,23 +110,29 @@ fn measure(
             BrokerKind::Taffrail => arguments.other_reps,
         };
         for rep in 0..reps {
+            let mut cluster = match running.take() {
+                Some(cluster) => cluster,
+                None => start(kind)?,
+            };
             let outcome = round::run(&mut cluster, *event, rep, &arguments.client_debug)
                 .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1));
             match outcome {
                 Ok(outcome) => {
                     eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
                     outcomes.entry((*event, peer)).or_default().push(outcome);
+                    running = Some(cluster);
                 }
                 Err(error) if kind == BrokerKind::Kafka => {
-                    // What a peer cannot do is a finding, too. The other events begin with brokers that are whole.
+                    // What a peer cannot do is a finding, too. The other events begin with brokers that are whole, once these are gone.
                     eprintln!("bench: not measured: {error:#}");
-                    cluster = start(kind)?;
                     break;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
-    cluster.finish();
+    if let Some(cluster) = running {
+        cluster.finish();
+    }
     Ok(())
 }
