@@ -27,7 +27,8 @@ const READ_AHEAD: usize = 16 * 1024;
 
 /// Room for so much of an answer is made before it has arrived; for the rest as it arrives. The length is the other side's word,
 /// and whoever speaks another protocol behind that port says anything: the start of a TLS alert reads as 352 MB.
-const ROOM_AHEAD: usize = 1024 * 1024;
+/// A replica fetch has up to `replica.fetch.response.max.bytes` (10 MiB) and is not to be copied while it grows.
+const ROOM_AHEAD: usize = 16 * 1024 * 1024;
 
 /// The largest answer that is believed. A replica fetch is bounded by `replica.fetch.response.max.bytes` (10 MiB) plus
 /// one batch (`message.max.bytes`), a metadata snapshot by the number of partitions: 1 GiB is far above both.
@@ -302,10 +303,10 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_made_as_an_answer_arrives_and_not_by_the_word_of_its_length() {
-        // A TLS alert, and a frame of which only 3 MB of 1 GiB come.
+        // A TLS alert, and a frame of which only 40 MB of 1 GiB come.
         let alert = [21, 3, 3, 0, 2, 2, 70].to_vec();
         let mut cut = (ANSWER_BYTES_MAX as i32).to_be_bytes().to_vec();
-        cut.resize(3_000_000, 7);
+        cut.resize(40_000_000, 7);
         for bytes in [alert, cut] {
             let half = Offered {
                 bytes: &bytes,
