@@ -45,6 +45,8 @@ pub struct AdminState {
     pub log_directories: Vec<DirectoryEntry>,
     /// The groups that this broker coordinates.
     pub groups: Vec<GroupEntry>,
+    /// The partitions of `__consumer_offsets` that it leads and whose groups it cannot serve yet.
+    pub loading_coordinators: Vec<LoadingCoordinatorEntry>,
 }
 
 /// A recorded voter.
@@ -199,6 +201,17 @@ pub struct GroupEntry {
     pub offsets: Vec<GroupOffset>,
 }
 
+/// A coordinator that is read back from its partition of `__consumer_offsets`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LoadingCoordinatorEntry {
+    /// The partition.
+    pub partition: i32,
+    /// The leader epoch in which it is to coordinate.
+    pub leader_epoch: i32,
+    /// Why it cannot be loaded; `None` while it is read.
+    pub trouble: Option<String>,
+}
+
 /// One committed offset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupOffset {
@@ -294,6 +307,7 @@ pub(crate) fn admin_state<E: Env>(broker: &Arc<Broker<E>>) -> AdminState {
             .chain(unusable)
             .collect(),
         groups: broker.groups.entries(broker),
+        loading_coordinators: broker.groups.loading(),
     }
 }
 

@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::env::Env;
-use crate::state::{GroupEntry, GroupOffset};
+use crate::state::{GroupEntry, GroupOffset, LoadingCoordinatorEntry};
 
 pub use load::try_log;
 use removed_topics::RemovedTopics;
@@ -67,9 +67,25 @@ pub(crate) struct Groups<E: Env> {
 
 /// One partition of the offsets topic that this broker leads.
 enum Slot<E: Env> {
-    /// Read back from the log in this leader epoch.
-    Loading(LeaderEpoch),
+    /// Read back from the log.
+    Loading(Loading),
     Active(Arc<Shard<E>>),
+}
+
+/// A coordinator that is read back from the log.
+struct Loading {
+    epoch: LeaderEpoch,
+    /// Why that fails, if it does not pass by itself.
+    trouble: Option<String>,
+}
+
+impl Loading {
+    fn in_epoch(epoch: LeaderEpoch) -> Self {
+        Self {
+            epoch,
+            trouble: None,
+        }
+    }
 }
 
 impl<E: Env> Groups<E> {
@@ -165,14 +181,14 @@ impl<E: Env> Groups<E> {
     fn elect(&self, broker: &Arc<Broker<E>>, id: TopicPartition, epoch: Option<LeaderEpoch>) {
         let mut slots = self.slots();
         let current = slots.get(&id.partition).map(|slot| match slot {
-            Slot::Loading(epoch) => *epoch,
+            Slot::Loading(loading) => loading.epoch,
             Slot::Active(shard) => shard.epoch(),
         });
         if current == epoch {
             return;
         }
         let replaced = match epoch {
-            Some(epoch) => slots.insert(id.partition, Slot::Loading(epoch)),
+            Some(epoch) => slots.insert(id.partition, Slot::Loading(Loading::in_epoch(epoch))),
             None => {
                 self.removed_topics().drop_partition(id.partition);
                 slots.remove(&id.partition)
@@ -189,7 +205,16 @@ impl<E: Env> Groups<E> {
 
     /// Whether a partition is still to be loaded in this epoch.
     fn is_loading(&self, partition: i32, epoch: LeaderEpoch) -> bool {
-        matches!(self.slots().get(&partition), Some(Slot::Loading(loading)) if *loading == epoch)
+        matches!(self.slots().get(&partition), Some(Slot::Loading(loading)) if loading.epoch == epoch)
+    }
+
+    /// A load has failed for a reason that somebody has to know.
+    fn note_trouble(&self, partition: i32, epoch: LeaderEpoch, trouble: String) {
+        if let Some(Slot::Loading(loading)) = self.slots().get_mut(&partition)
+            && loading.epoch == epoch
+        {
+            loading.trouble = Some(trouble);
+        }
     }
 
     /// A load has finished.
@@ -197,7 +222,7 @@ impl<E: Env> Groups<E> {
         {
             let mut slots = self.slots();
             match slots.get(&partition) {
-                Some(Slot::Loading(epoch)) if *epoch == shard.epoch() => {
+                Some(Slot::Loading(loading)) if loading.epoch == shard.epoch() => {
                     slots.insert(partition, Slot::Active(shard));
                 }
                 Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
@@ -215,7 +240,8 @@ impl<E: Env> Groups<E> {
             let mut slots = self.slots();
             match slots.get(&id.partition) {
                 Some(Slot::Active(shard)) if Arc::ptr_eq(shard, failed) => {
-                    slots.insert(id.partition, Slot::Loading(failed.epoch()));
+                    let loading = Loading::in_epoch(failed.epoch());
+                    slots.insert(id.partition, Slot::Loading(loading));
                 }
                 Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
             }
@@ -271,6 +297,20 @@ impl<E: Env> Groups<E> {
             });
         }
         entries
+    }
+
+    /// The coordinators that `/admin/state` shows to be loading.
+    pub(crate) fn loading(&self) -> Vec<LoadingCoordinatorEntry> {
+        let slots = self.slots();
+        let loading = slots.iter().filter_map(|(partition, slot)| match slot {
+            Slot::Loading(loading) => Some(LoadingCoordinatorEntry {
+                partition: *partition,
+                leader_epoch: loading.epoch.0,
+                trouble: loading.trouble.clone(),
+            }),
+            Slot::Active(_) => None,
+        });
+        loading.collect()
     }
 
     /// Every coordinator of this broker.

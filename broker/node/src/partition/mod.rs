@@ -37,7 +37,7 @@ pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use flush::ReplicaFlush;
 pub(crate) use follow::FollowerStep;
 pub(crate) use moving::{CopyNumbers, Leftover, MoveStep};
-pub(crate) use read::{Fetcher, Isolation, Nearby, ReadRequest, ReadResult};
+pub(crate) use read::{Fetcher, Isolation, Nearby, OwnReadError, ReadRequest, ReadResult};
 pub(crate) use repair::Repair;
 pub(crate) use role::RoleChange;
 

@@ -368,16 +368,16 @@ impl<E: Env> Partition<E> {
     }
 
     /// What a coordinator replays: the batches from `offset` on below `end_offset`, as bytes, at most about
-    /// `bytes_max`; the caller has seen that this broker leads. Empty at the end.
+    /// `bytes_max`; the caller has seen that this broker leads. Empty at the end. Nothing has compared their checksums.
     pub(crate) fn read_own(
         &self,
         offset: i64,
         end_offset: i64,
         bytes_max: usize,
-    ) -> Result<Vec<u8>, ErrorKind> {
+    ) -> Result<Vec<u8>, OwnReadError> {
         let range = {
             let mut replica = self.lock();
-            let log = replica.log.as_mut().ok_or(ErrorKind::NotLeaderOrFollower)?;
+            let log = replica.log.as_mut().ok_or(OwnReadError::NoLog)?;
             let offset = offset.max(log.log_start_offset());
             log.read(
                 offset,
@@ -386,18 +386,30 @@ impl<E: Env> Partition<E> {
                     min_one: true,
                     end_offset,
                 },
-            )
-            .map_err(|error| storage_error(&error))?
+            )?
         };
         let mut bytes = Vec::new();
         if let Some(range) = range {
-            range.read_into(&mut bytes).map_err(|error| {
-                tracing::warn!(partition = %self.name(), %error, "read failed");
-                ErrorKind::KafkaStorageError
-            })?;
+            range.read_into(&mut bytes)?;
         }
         Ok(bytes)
     }
+
+    /// A coordinator has seen that this log may be damaged around an offset.
+    pub(crate) fn suspect(&self, offset: i64) {
+        self.suspects.push(self.id, offset);
+    }
+}
+
+/// Why a coordinator cannot read its log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OwnReadError {
+    #[error("this broker has no log of it")]
+    NoLog,
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    File(#[from] std::io::Error),
 }
 
 /// The exclusive end of what read_committed may see. A transaction that began below the log start is open from there on.
