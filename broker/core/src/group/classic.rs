@@ -7,6 +7,7 @@ use crate::error::ErrorKind;
 use crate::time::Instant;
 
 use super::member::{Member, milliseconds};
+use super::protocols::Supporters;
 use super::record::{GroupValue, Record};
 use super::request::{Effect, Heartbeat, JoinReply, RequestToken, SyncReply};
 use super::settings::Settings;
@@ -57,7 +58,10 @@ pub struct Classic {
     pub(super) generation: i32,
     pub(super) protocol: Option<String>,
     pub(super) leader: Option<String>,
+    /// Changed by [`Classic::insert_member`] and those beside it only.
     pub(super) members: BTreeMap<String, Member>,
+    /// Of those members.
+    pub(super) supporters: Supporters,
     /// Instance id → member id.
     pub(super) static_members: BTreeMap<String, String>,
     /// Ids given out with MEMBER_ID_REQUIRED, until the member joins with it.
@@ -104,6 +108,7 @@ impl Classic {
                 .leader
                 .clone()
                 .filter(|leader| members.contains_key(leader)),
+            supporters: Supporters::of(members.values()),
             members,
             static_members,
             state_timestamp: value.state_timestamp,

@@ -10,6 +10,9 @@ use crate::time::Instant;
 use super::classic::{Classic, Turn};
 use super::commit;
 use super::member::milliseconds;
+#[cfg(test)]
+use super::protocols::Supporters;
+use super::protocols::{bytes_of, check_protocols};
 use super::record::{GroupValue, OffsetValue, Record, TEXT_BYTES_MAX};
 use super::request::{
     Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeaveReply,
@@ -55,6 +58,8 @@ pub struct Coordinator {
     settings: Settings,
     pub(super) groups: BTreeMap<Arc<str>, Group>,
     deadlines: BTreeSet<(Instant, Arc<str>)>,
+    /// Names and metadata of the protocols of all members of all groups.
+    protocol_bytes: usize,
     /// When to look for expired offsets, and from which group on.
     sweep_at: Instant,
     sweep_from: Option<Arc<str>>,
@@ -67,6 +72,7 @@ impl Coordinator {
             settings,
             groups: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            protocol_bytes: 0,
             sweep_at: Instant::ZERO,
             sweep_from: None,
         }
@@ -135,12 +141,14 @@ impl Coordinator {
     /// The log is applied to its end: groups are as it says, and the sessions of their members start now.
     pub fn handle_loaded(&mut self, now: Instant) {
         self.deadlines.clear();
+        self.protocol_bytes = 0;
         for (group_id, group) in &mut self.groups {
             group.classic = group
                 .committed
                 .as_ref()
                 .map(|value| Classic::loaded(now, value))
                 .unwrap_or_default();
+            self.protocol_bytes += group.classic.supporters.bytes();
             group.indexed = group.classic.next_deadline();
             self.deadlines
                 .extend(group.indexed.map(|at| (at, group_id.clone())));
@@ -402,17 +410,28 @@ impl Coordinator {
         if !request.is_writable() {
             return Err(ErrorKind::InvalidRequest);
         }
+        let protocols = request.protocols.iter();
+        let protocols = protocols.map(|(name, metadata)| (name.as_str(), metadata.len()));
+        check_protocols(&self.settings, protocols)?;
         let session_timeout = milliseconds(request.session_timeout_ms);
         if session_timeout < self.settings.session_timeout_min
             || session_timeout > self.settings.session_timeout_max
         {
             return Err(ErrorKind::InvalidSessionTimeout);
         }
-        if !self.groups.contains_key(request.group_id.as_str()) {
+        let group = self.groups.get(request.group_id.as_str());
+        if group.is_none() {
             if !request.member_id.is_empty() {
                 return Err(ErrorKind::UnknownMemberId);
             }
             self.check_group_limit()?;
+        }
+        let more = group.map_or_else(
+            || bytes_of(&request.protocols),
+            |group| group.classic.grows_by(request),
+        );
+        if more > 0 && self.protocol_bytes + more > self.settings.protocol_bytes_max {
+            return Err(ErrorKind::CoordinatorNotAvailable);
         }
         Ok(())
     }
@@ -456,8 +475,11 @@ impl Coordinator {
             records: Vec::new(),
             effects,
         };
+        let bytes_before = group.classic.supporters.bytes();
         let reply = event(&mut group.classic, &mut turn);
         let records = turn.records;
+        self.protocol_bytes -= bytes_before;
+        self.protocol_bytes += group.classic.supporters.bytes();
         let deadline = group.classic.next_deadline();
         let indexed = std::mem::replace(&mut group.indexed, deadline);
         if indexed != deadline {
@@ -516,6 +538,18 @@ impl Coordinator {
         {
             self.deadlines.remove(&(at, key));
         }
+    }
+
+    /// What is counted along is what a count of all gives.
+    #[cfg(test)]
+    pub(super) fn assert_protocols_are_counted(&self) {
+        let mut bytes = 0;
+        for group in self.groups.values() {
+            let members = group.classic.members.values();
+            assert_eq!(group.classic.supporters, Supporters::of(members));
+            bytes += group.classic.supporters.bytes();
+        }
+        assert_eq!(self.protocol_bytes, bytes);
     }
 
     /// The state that DescribeGroups shows; an unknown group is Dead.

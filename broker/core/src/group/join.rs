@@ -14,7 +14,9 @@ impl Classic {
         token: RequestToken,
         request: &JoinGroup,
     ) {
-        let reply = if !self.has_room_for(turn, &request.member_id) {
+        let reply = if !self.has_room_for(turn, &request.member_id)
+            || !self.has_room_for_protocols(turn.settings, request)
+        {
             self.turn_away(turn, &request.member_id);
             Some(JoinReply::refused(ErrorKind::GroupMaxSizeReached, ""))
         } else if !self.supports_protocols_of(request) {
@@ -60,18 +62,6 @@ impl Classic {
                 member.is_some() || self.members.len() < max
             }
         }
-    }
-
-    /// A member must be of the group's type and support one protocol at least that all others do.
-    fn supports_protocols_of(&self, request: &JoinGroup) -> bool {
-        if self.members.is_empty() {
-            return !request.protocol_type.is_empty() && !request.protocols.is_empty();
-        }
-        self.protocol_type.as_deref() == Some(request.protocol_type.as_str())
-            && request
-                .protocols
-                .iter()
-                .any(|(name, _)| self.members.values().all(|member| member.supports(name)))
     }
 
     /// A member without an id. An answer that need not wait is returned, here and below.
@@ -162,8 +152,7 @@ impl Classic {
             self.static_members
                 .insert(instance_id.clone(), member_id.clone());
         }
-        self.members
-            .insert(member_id, Member::joining(turn.now, token, request));
+        self.insert_member(member_id, Member::joining(turn.now, token, request));
         if let Some(initial) = self
             .rebalance
             .as_mut()
@@ -176,10 +165,9 @@ impl Classic {
 
     /// A member waits for the next generation. An older request of it that still waits is answered and done with.
     fn join_again(&mut self, turn: &mut Turn<'_>, token: RequestToken, request: &JoinGroup) {
-        let Some(member) = self.members.get_mut(&request.member_id) else {
+        let Some(member) = self.update_member(request) else {
             return;
         };
-        member.update(request);
         let was_waiting = member.awaiting_join.is_some();
         if let Some(earlier) = member.awaiting_join.replace(token) {
             turn.answer_join(
@@ -203,7 +191,7 @@ impl Classic {
         old: &str,
         member_id: String,
     ) {
-        let Some(mut member) = self.members.remove(old) else {
+        let Some(mut member) = self.remove_member(old) else {
             return;
         };
         if let Some(waiting) = member.awaiting_join.take() {
@@ -225,7 +213,7 @@ impl Classic {
             self.pending_sync.insert(member_id.clone());
         }
         let leads = self.leader.as_deref() == Some(old);
-        self.members.insert(member_id.clone(), member);
+        self.insert_member(member_id.clone(), member);
         if leads {
             self.leader = Some(member_id.clone());
         }

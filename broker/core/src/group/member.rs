@@ -107,10 +107,6 @@ impl Member {
             .map(|(_, metadata)| metadata.clone())
             .unwrap_or_default()
     }
-
-    pub(super) fn supports(&self, protocol: &str) -> bool {
-        self.protocols.iter().any(|(name, _)| name == protocol)
-    }
 }
 
 /// A time-out of the wire as a duration; a negative one is none at all.

@@ -16,6 +16,7 @@ mod expiry;
 mod join;
 mod member;
 mod partition;
+mod protocols;
 mod rebalance;
 mod record;
 mod request;
@@ -32,6 +33,7 @@ pub use classic::Classic;
 pub use coordinator::{Coordinator, Group};
 pub use member::Member;
 pub use partition::partition_for;
+pub use protocols::check_protocols;
 pub use record::{Bytes, GroupValue, MemberValue, OffsetValue, Record};
 pub use request::{
     CommitPartition, Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinMember, JoinReply,

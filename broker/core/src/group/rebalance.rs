@@ -143,38 +143,6 @@ impl Classic {
         }
     }
 
-    /// Of the protocols that all members support, the one that most of them prefer to the others; with as many votes,
-    /// the one that comes first in the alphabet, so that the choice does not depend on who joined first.
-    pub(super) fn select_protocol(&self) -> Option<String> {
-        let common = |name: &str| self.members.values().all(|member| member.supports(name));
-        let candidates: Vec<&str> = self
-            .members
-            .values()
-            .next()?
-            .protocols
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .filter(|name| common(name))
-            .collect();
-        let votes = |candidate: &str| {
-            let prefers = |protocols: &[(String, super::record::Bytes)]| {
-                protocols
-                    .iter()
-                    .find(|(name, _)| candidates.contains(&name.as_str()))
-                    .map(|(name, _)| name.as_str())
-                    == Some(candidate)
-            };
-            self.members
-                .values()
-                .filter(|member| prefers(&member.protocols))
-                .count()
-        };
-        candidates
-            .iter()
-            .max_by(|a, b| votes(a).cmp(&votes(b)).then_with(|| b.cmp(a)))
-            .map(|name| (*name).to_owned())
-    }
-
     /// Members leave of their own will, or by an operator's. All go before the others are asked to join, so that one
     /// rebalance is enough.
     pub(super) fn handle_leave(
@@ -225,7 +193,7 @@ impl Classic {
     }
 
     pub(super) fn forget_member(&mut self, turn: &mut Turn<'_>, member_id: &str) {
-        let Some(member) = self.members.remove(member_id) else {
+        let Some(member) = self.remove_member(member_id) else {
             return;
         };
         if let Some(token) = member.awaiting_join {

@@ -67,15 +67,13 @@ pub struct JoinGroup {
 }
 
 impl JoinGroup {
-    /// Whether all that it says of the member can be written down.
+    /// Whether all that it says of the member beside its protocols can be written down.
     pub(super) fn is_writable(&self) -> bool {
         let instance_id = self.group_instance_id.as_deref().unwrap_or_default();
-        let protocols = self.protocols.iter().map(|(name, _)| name.as_str());
         [&self.client_id, &self.client_host, &self.protocol_type]
             .into_iter()
             .map(String::as_str)
             .chain([instance_id])
-            .chain(protocols)
             .all(|text| text.len() <= TEXT_BYTES_MAX)
     }
 }

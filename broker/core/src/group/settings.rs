@@ -15,6 +15,8 @@ pub struct Settings {
     pub group_size_max: usize,
     /// Groups of one coordinator, which is one of the 50 partitions of `__consumer_offsets`.
     pub groups_max: usize,
+    /// Bytes that the members of all groups of one coordinator may say of themselves, in names and metadata of protocols.
+    pub protocol_bytes_max: usize,
     /// Bytes of an offset's metadata string (`offset.metadata.max.bytes`).
     pub offset_metadata_bytes_max: usize,
     /// Bytes of the records of one decision, which must fit into one batch (`max.message.bytes` of the topic). Larger
@@ -28,7 +30,8 @@ pub struct Settings {
 
 impl Default for Settings {
     /// Kafka's defaults, but for the limits that Kafka does not have: 10,000 members, at some 500 bytes each, are 5 MB;
-    /// 100,000 groups without offsets, at some 300 bytes each, are 30 MB.
+    /// 100,000 groups without offsets, at some 300 bytes each, are 30 MB; 128 MiB of members' metadata are 80 groups whose
+    /// generation just fits into a batch, with two protocols, and 50 coordinators on three brokers hold 2 GB each.
     fn default() -> Settings {
         Settings {
             session_timeout_min: Duration::from_secs(6),
@@ -36,6 +39,7 @@ impl Default for Settings {
             initial_rebalance_delay: Duration::from_secs(3),
             group_size_max: 10_000,
             groups_max: 100_000,
+            protocol_bytes_max: 128 << 20,
             offset_metadata_bytes_max: 4_096,
             // 1 MiB + 12 less the batch header.
             batch_bytes_max: 1_048_500,

@@ -87,9 +87,10 @@ impl Classic {
     }
 
     /// A generation that cannot be written down: Kafka's clients take this error for what it is, not for a reason to
-    /// try again.
+    /// try again. What was assigned is not kept.
     fn refuse_generation(&mut self, turn: &mut Turn<'_>) {
         for member in self.members.values_mut() {
+            member.assignment = Bytes::default();
             if let Some(token) = member.awaiting_sync.take() {
                 member.touch(turn.now);
                 turn.answer_sync(token, SyncReply::refused(ErrorKind::UnknownServerError));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{JoinGroup, JoinReply, partition_for};
+use taffrail_core::group::{JoinGroup, JoinReply, check_protocols, partition_for};
 use taffrail_core::ids::{BrokerId, TopicPartition};
 use taffrail_core::metadata::Image;
 use taffrail_protocol::messages::JoinGroupRequest;
@@ -114,6 +114,9 @@ async fn join<E: Env>(
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
     let shard = shard_soon(broker, &request.group_id).await?;
+    let protocols = request.protocols.iter();
+    let protocols = protocols.map(|protocol| (protocol.name.as_str(), protocol.metadata.len()));
+    check_protocols(&broker.groups.settings, protocols)?;
     let request = JoinGroup {
         group_id: request.group_id,
         member_id: request.member_id,

@@ -180,6 +180,7 @@ fn replay<'a>(records: impl IntoIterator<Item = &'a Record>, now: Instant) -> Co
 }
 
 fn check(world: &World) {
+    world.coordinator.assert_protocols_are_counted();
     let now = world.now();
     let live = world.coordinator.snapshot();
     let replayed = replay(&world.log, now);
