@@ -354,7 +354,13 @@ fn lag<E: Env>(
 ) -> Option<i64> {
     let topic_id = image.topic_by_name(topic)?.id;
     let held = broker.partition(TopicPartition::new(topic_id, partition))?;
-    Some((held.numbers(broker.env.now())?.high_watermark - committed).max(0))
+    let high_watermark = held.numbers(broker.env.now())?.high_watermark;
+    Some(behind(high_watermark, committed))
+}
+
+/// Records between a committed offset and the high watermark. A group commits whatever it likes.
+fn behind(high_watermark: i64, committed: i64) -> i64 {
+    high_watermark.saturating_sub(committed).max(0)
 }
 
 /// The one timer of all coordinators: sessions end, rebalances complete, offsets expire.

@@ -11,7 +11,7 @@ use taffrail_core::ids::TopicId;
 use taffrail_core::time::Instant;
 use taffrail_protocol::records::{Batches, RecordBatchBuilder, RecordIter, uncompressed_records};
 
-use super::bytes;
+use super::{behind, bytes};
 
 const SEEDS: u64 = 30;
 const STEPS: usize = 120;
@@ -330,4 +330,14 @@ fn live_state_is_what_kafkas_bytes_say_compacted_or_not() {
         }
     }
     assert!(generations > 25 && offsets > 500, "{generations} {offsets}");
+}
+
+#[test]
+fn a_group_is_never_behind_by_less_than_nothing_whatever_it_committed() {
+    let check = |committed, expected| assert_eq!(behind(10, committed), expected, "{committed}");
+    check(4, 6);
+    check(10, 0);
+    check(i64::MAX, 0);
+    check(-1, 11);
+    check(i64::MIN, i64::MAX);
 }
