@@ -144,15 +144,22 @@ pub fn tail(path: &Path, lines: usize) -> String {
 
 /// Resident memory of a process, in MB of 10^6 bytes.
 pub fn resident_mb(pid: u32) -> Result<f64> {
+    memory_mb(pid, "VmRSS:")
+}
+
+/// The most that was resident at once, in MB of 10^6 bytes.
+pub fn peak_mb(pid: u32) -> Result<f64> {
+    memory_mb(pid, "VmHWM:")
+}
+
+fn memory_mb(pid: u32, name: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("a process without a resident size")?;
-    let kib: f64 = line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|f| f.parse().ok())
-        .context("a process without a resident size")?;
+    let missing = || format!("a process without {name}");
+    let mut lines = status.lines();
+    let line = lines
+        .find(|line| line.starts_with(name))
+        .with_context(missing)?;
+    let kib = line.split_whitespace().nth(1);
+    let kib: f64 = kib.and_then(|f| f.parse().ok()).with_context(missing)?;
     Ok(kib * 1024.0 / 1e6)
 }

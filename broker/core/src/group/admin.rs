@@ -1,15 +1,38 @@
 //! What tools do to groups: list, describe and delete them, and delete offsets that nobody is subscribed to.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::error::ErrorKind;
 
 use super::classic::Classic;
-use super::coordinator::{Coordinator, Group};
+use super::coordinator::Coordinator;
 use super::record::{Bytes, Record};
 use super::request::{Decision, OffsetDelete};
 use super::state::State;
 
 /// The type of all groups here, as ListGroups names it (Kafka's `GroupType`).
 pub const CLASSIC_TYPE: &str = "classic";
+
+/// Which groups ListGroups shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFilter {
+    states: Vec<State>,
+}
+
+impl ListFilter {
+    /// Groups in one of these states and of one of these types, each whatever its case; all where nothing is named. A name
+    /// that does not exist matches no group. However many are named, they are looked at once.
+    pub fn new(states: &[String], types: &[String]) -> ListFilter {
+        let is_named = |names: &[String], name: &str| {
+            let is_it = |named: &String| named.trim().eq_ignore_ascii_case(name);
+            names.is_empty() || names.iter().any(is_it)
+        };
+        let mut shown = State::ALL.to_vec();
+        shown.retain(|state| is_named(types, CLASSIC_TYPE) && is_named(states, &state.to_string()));
+        ListFilter { states: shown }
+    }
+}
 
 /// A group in a ListGroups answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,25 +76,15 @@ pub struct DescribedMember {
 }
 
 impl Coordinator {
-    /// ListGroups: the groups in one of these states and of one of these types, each whatever its case; of all where
-    /// nothing is named. A name that does not exist matches no group.
-    pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
-        let of_type = |wanted: &String| wanted.eq_ignore_ascii_case(CLASSIC_TYPE);
-        if !types.is_empty() && !types.iter().any(of_type) {
-            return Vec::new();
-        }
-        let in_state = |state: State| {
-            let name = state.to_string();
-            let is_it = |wanted: &String| wanted.trim().eq_ignore_ascii_case(&name);
-            states.is_empty() || states.iter().any(is_it)
-        };
+    /// ListGroups.
+    pub fn list_groups(&self, filter: &ListFilter) -> Vec<ListedGroup> {
         self.groups()
+            .filter(|(_, group)| filter.states.contains(&group.classic.state()))
             .map(|(group_id, group)| ListedGroup {
                 group_id: group_id.to_owned(),
                 protocol_type: group.classic.protocol_type().unwrap_or_default().to_owned(),
                 state: group.classic.state(),
             })
-            .filter(|listed| in_state(listed.state))
             .collect()
     }
 
@@ -97,6 +110,9 @@ impl Coordinator {
     }
 
     fn delete_group(&mut self, group_id: &str, records: &mut Vec<Record>) -> Result<(), ErrorKind> {
+        let known = self.groups.get_key_value(group_id);
+        let (key, _) = known.ok_or(ErrorKind::GroupIdNotFound)?;
+        let key = Arc::clone(key);
         let group = self
             .groups
             .get_mut(group_id)
@@ -111,10 +127,10 @@ impl Coordinator {
         group.classic.pending_join.clear();
         let tombstones = group
             .offsets()
-            .map(|(topic, partition, _)| Record::offset_tombstone(group_id, topic, partition));
+            .map(|(topic, partition, _)| Record::offset_tombstone(&key, topic, partition));
         records.extend(tombstones);
         if group.committed.is_some() {
-            records.push(Record::group_tombstone(group_id));
+            records.push(Record::group_tombstone(&key));
         }
         self.forget_if_vacant(group_id);
         Ok(())
@@ -138,33 +154,28 @@ impl Coordinator {
         request: &OffsetDelete,
         records: &mut Vec<Record>,
     ) -> Result<Vec<Option<ErrorKind>>, ErrorKind> {
-        let group_id = request.group_id.as_str();
-        let group = self.group(group_id).ok_or(ErrorKind::GroupIdNotFound)?;
+        let known = self.groups.get_key_value(request.group_id.as_str());
+        let (group_id, group) = known.ok_or(ErrorKind::GroupIdNotFound)?;
         group.classic.check_offset_delete()?;
+        let is_subscribed = group.classic.subscriptions();
         let mut results = Vec::new();
+        // One that is named again is gone already.
+        let mut gone: BTreeSet<(&str, i32)> = BTreeSet::new();
         for (topic, partitions) in &request.topics {
-            let subscribed = group.classic.is_subscribed(topic);
+            let subscribed = is_subscribed(topic);
             let result = subscribed.then_some(ErrorKind::GroupSubscribedToTopic);
             results.extend(partitions.iter().map(|_| result));
-            if !subscribed {
-                records.extend(group.tombstones(group_id, topic, partitions));
+            let held = group.offsets.get_key_value(topic.as_str());
+            let Some((topic, offsets)) = held.filter(|_| !subscribed) else {
+                continue;
+            };
+            for partition in partitions {
+                if offsets.contains_key(partition) && gone.insert((&**topic, *partition)) {
+                    records.push(Record::offset_tombstone(group_id, topic, *partition));
+                }
             }
         }
         Ok(results)
-    }
-}
-
-impl Group {
-    fn tombstones(
-        &self,
-        group_id: &str,
-        topic: &str,
-        partitions: &[i32],
-    ) -> impl Iterator<Item = Record> {
-        partitions
-            .iter()
-            .filter(|partition| self.offset(topic, **partition).is_some())
-            .map(move |partition| Record::offset_tombstone(group_id, topic, *partition))
     }
 }
 
@@ -204,11 +215,13 @@ impl Classic {
         }
     }
 
-    /// Whether members are subscribed to a topic, or may be for all that can be told.
-    fn is_subscribed(&self, topic: &str) -> bool {
-        !self.members.is_empty()
-            && self
-                .subscribed_topics()
-                .is_none_or(|topics| topics.contains(topic))
+    /// Tells whether members are subscribed to a topic, or may be for all that can be told.
+    fn subscriptions(&self) -> impl Fn(&str) -> bool + use<> {
+        let topics = if self.members.is_empty() {
+            Some(BTreeSet::new())
+        } else {
+            self.subscribed_topics()
+        };
+        move |topic| topics.as_ref().is_none_or(|topics| topics.contains(topic))
     }
 }

@@ -1,6 +1,7 @@
 //! The volatile part of a group: its members, its generation, who waits for what. See [`State`] for the table.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
@@ -132,7 +133,7 @@ impl Classic {
                 .collect(),
         };
         Record::Group {
-            group_id: group_id.to_owned(),
+            group_id: Arc::from(group_id),
             value: Some(value),
         }
     }

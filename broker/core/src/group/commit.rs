@@ -1,5 +1,7 @@
 //! OffsetCommit and OffsetFetch: who may commit, what is written, what is read.
 
+use std::sync::Arc;
+
 use crate::error::ErrorKind;
 use crate::ids::TopicId;
 use crate::time::Instant;
@@ -46,7 +48,7 @@ pub(super) fn commit(
     request: &OffsetCommit,
     wanted: &CommitPartition,
 ) -> Result<Record, ErrorKind> {
-    let metadata = wanted.metadata.clone().unwrap_or_default();
+    let metadata = wanted.metadata.as_deref().unwrap_or_default();
     if metadata.len() > settings.offset_metadata_bytes_max {
         return Err(ErrorKind::OffsetMetadataTooLarge);
     }
@@ -55,8 +57,8 @@ pub(super) fn commit(
         Some(_) | None => -1,
     };
     Ok(Record::Offset {
-        group_id: request.group_id.clone(),
-        topic: wanted.topic.clone(),
+        group_id: Arc::clone(&request.group_id),
+        topic: Arc::clone(&wanted.topic),
         partition: wanted.partition,
         value: Some(OffsetValue {
             offset: wanted.offset,
@@ -65,7 +67,7 @@ pub(super) fn commit(
             } else {
                 -1
             },
-            metadata,
+            metadata: metadata.to_owned(),
             commit_timestamp: wall_ms,
             expire_timestamp,
             // Kafka's format has room for one of the two.
@@ -79,9 +81,8 @@ pub(super) fn commit(
 }
 
 /// One partition of an OffsetFetch reply.
-pub(super) fn fetched(topic: &str, partition: i32, value: Option<&OffsetValue>) -> FetchedOffset {
+pub(super) fn fetched(partition: i32, value: Option<&OffsetValue>) -> FetchedOffset {
     FetchedOffset {
-        topic: topic.to_owned(),
         partition,
         offset: value.map_or(-1, |value| value.offset),
         leader_epoch: value.map_or(-1, |value| value.leader_epoch),
@@ -93,16 +94,11 @@ pub(super) fn fetched(topic: &str, partition: i32, value: Option<&OffsetValue>) 
 
 impl Group {
     /// All committed offsets, by topic and partition.
-    pub fn offsets(&self) -> impl Iterator<Item = (&str, i32, &OffsetValue)> {
+    pub fn offsets(&self) -> impl Iterator<Item = (&Arc<str>, i32, &OffsetValue)> {
         self.offsets.iter().flat_map(|(topic, partitions)| {
             partitions
                 .iter()
-                .map(move |(partition, value)| (topic.as_str(), *partition, value))
+                .map(move |(partition, value)| (topic, *partition, value))
         })
-    }
-
-    /// The committed offset of one partition.
-    pub fn offset(&self, topic: &str, partition: i32) -> Option<&OffsetValue> {
-        self.offsets.get(topic)?.get(&partition)
     }
 }

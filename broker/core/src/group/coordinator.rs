@@ -15,7 +15,7 @@ use super::protocols::Supporters;
 use super::protocols::{bytes_of, check_protocols};
 use super::record::{GroupValue, OffsetValue, Record, TEXT_BYTES_MAX};
 use super::request::{
-    Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeaveReply,
+    Decision, Effect, FetchedTopic, Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeaveReply,
     OffsetCommit, OffsetCommitReply, RequestToken, SyncGroup, SyncReply, WantedOffsets,
 };
 use super::settings::Settings;
@@ -30,7 +30,7 @@ pub struct Group {
     /// The last settled generation. Written by [`Coordinator::apply`] only.
     pub(super) committed: Option<GroupValue>,
     /// Topic → partition → offset. Written by [`Coordinator::apply`] only.
-    pub(super) offsets: BTreeMap<String, BTreeMap<i32, OffsetValue>>,
+    pub(super) offsets: BTreeMap<Arc<str>, BTreeMap<i32, OffsetValue>>,
     pub(super) classic: Classic,
     /// Its entry in the coordinator's deadlines. It may be earlier than the true one, never later.
     indexed: Option<Instant>,
@@ -94,8 +94,8 @@ impl Coordinator {
                         partitions.insert(*partition, value.clone());
                     }
                     None => {
-                        offsets
-                            .insert(topic.clone(), BTreeMap::from([(*partition, value.clone())]));
+                        let partitions = BTreeMap::from([(*partition, value.clone())]);
+                        offsets.insert(Arc::clone(topic), partitions);
                     }
                 }
             }
@@ -105,7 +105,7 @@ impl Coordinator {
                 partition,
                 value: None,
             } => {
-                let Some(group) = self.groups.get_mut(group_id.as_str()) else {
+                let Some(group) = self.groups.get_mut(group_id) else {
                     return;
                 };
                 if let Some(partitions) = group.offsets.get_mut(topic) {
@@ -126,7 +126,7 @@ impl Coordinator {
                 group_id,
                 value: None,
             } => {
-                let Some(group) = self.groups.get_mut(group_id.as_str()) else {
+                let Some(group) = self.groups.get_mut(group_id) else {
                     return;
                 };
                 group.committed = None;
@@ -260,22 +260,25 @@ impl Coordinator {
                 reply: vec![Some(error); request.offsets.len()],
             };
         }
-        let mut records = Vec::with_capacity(request.offsets.len());
-        let mut commit_one = |wanted| match commit::commit(&self.settings, wall_ms, request, wanted)
-        {
-            Ok(record) => {
-                records.push(record);
-                None
+        let mut reply = Vec::with_capacity(request.offsets.len());
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for wanted in &request.offsets {
+            match commit::commit(&self.settings, wall_ms, request, wanted) {
+                Ok(record) => {
+                    bytes += record.bytes_about();
+                    if bytes > self.settings.batch_bytes_max {
+                        // What would not fit is not made either.
+                        let error = Some(ErrorKind::InvalidCommitOffsetSize);
+                        return Decision {
+                            records: Vec::new(),
+                            reply: vec![error; request.offsets.len()],
+                        };
+                    }
+                    records.push(record);
+                    reply.push(None);
+                }
+                Err(error) => reply.push(Some(error)),
             }
-            Err(error) => Some(error),
-        };
-        let reply = request.offsets.iter().map(&mut commit_one).collect();
-        if records.iter().map(Record::bytes_about).sum::<usize>() > self.settings.batch_bytes_max {
-            let reply = vec![Some(ErrorKind::InvalidCommitOffsetSize); request.offsets.len()];
-            return Decision {
-                records: Vec::new(),
-                reply,
-            };
         }
         Decision { records, reply }
     }
@@ -286,26 +289,35 @@ impl Coordinator {
         &self,
         group_id: &str,
         wanted: Option<&[WantedOffsets]>,
-    ) -> Vec<FetchedOffset> {
-        let group = self.groups.get(group_id);
-        match wanted {
-            None => group
-                .into_iter()
-                .flat_map(Group::offsets)
-                .map(|(topic, partition, value)| commit::fetched(topic, partition, Some(value)))
-                .collect(),
-            Some(topics) => topics
-                .iter()
-                .flat_map(|wanted| {
-                    wanted.partitions.iter().map(move |partition| {
-                        let value = group
-                            .and_then(|group| group.offset(&wanted.topic, *partition))
-                            .filter(|value| value.is_of(wanted.topic_id));
-                        commit::fetched(&wanted.topic, *partition, value)
-                    })
+    ) -> Vec<FetchedTopic> {
+        let offsets = self.groups.get(group_id).map(|group| &group.offsets);
+        let Some(topics) = wanted else {
+            let all = offsets.into_iter().flatten();
+            return all
+                .map(|(topic, partitions)| FetchedTopic {
+                    topic: topic.to_string(),
+                    partitions: partitions
+                        .iter()
+                        .map(|(partition, value)| commit::fetched(*partition, Some(value)))
+                        .collect(),
                 })
-                .collect(),
-        }
+                .collect();
+        };
+        let fetched = |wanted: &WantedOffsets| {
+            let held = offsets.and_then(|offsets| offsets.get(wanted.topic.as_str()));
+            let partitions = wanted.partitions.iter().map(|partition| {
+                let value = held.and_then(|held| held.get(partition));
+                commit::fetched(
+                    *partition,
+                    value.filter(|value| value.is_of(wanted.topic_id)),
+                )
+            });
+            FetchedTopic {
+                topic: wanted.topic.clone(),
+                partitions: partitions.collect(),
+            }
+        };
+        topics.iter().map(fetched).collect()
     }
 
     /// Topics are deleted: nobody needs their offsets, unlike those of new topics of the same names. The tombstones may
@@ -314,10 +326,13 @@ impl Coordinator {
         let mut records = Vec::new();
         for (group_id, group) in &self.groups {
             for (topic_id, name) in topics {
-                let partitions = group.offsets.get(name).into_iter().flatten();
+                let Some((topic, partitions)) = group.offsets.get_key_value(name.as_str()) else {
+                    continue;
+                };
                 let tombstones = partitions
+                    .iter()
                     .filter(|(_, value)| value.is_of(*topic_id))
-                    .map(|(partition, _)| Record::offset_tombstone(group_id, name, *partition));
+                    .map(|(partition, _)| Record::offset_tombstone(group_id, topic, *partition));
                 records.extend(tombstones);
             }
         }
@@ -385,7 +400,7 @@ impl Coordinator {
         for (group_id, group) in &self.groups {
             if group.committed.is_some() {
                 records.push(Record::Group {
-                    group_id: group_id.to_string(),
+                    group_id: Arc::clone(group_id),
                     value: group.committed.clone(),
                 });
             }
@@ -393,8 +408,8 @@ impl Coordinator {
                 group
                     .offsets()
                     .map(|(topic, partition, value)| Record::Offset {
-                        group_id: group_id.to_string(),
-                        topic: topic.to_owned(),
+                        group_id: Arc::clone(group_id),
+                        topic: Arc::clone(topic),
                         partition,
                         value: Some(value.clone()),
                     }),
@@ -437,7 +452,7 @@ impl Coordinator {
     }
 
     fn check_commit(&mut self, now: Instant, request: &OffsetCommit) -> Result<(), ErrorKind> {
-        match self.groups.get_mut(request.group_id.as_str()) {
+        match self.groups.get_mut(&request.group_id) {
             Some(group) => group.classic.check_commit(now, request),
             None if request.group_id.len() > TEXT_BYTES_MAX => Err(ErrorKind::InvalidGroupId),
             // Kafka once let consumers without membership use an empty group id, and some still do.

@@ -1,6 +1,7 @@
 //! What time does to a group: sessions end, rebalances complete, offsets that nobody uses go.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::classic::{Classic, Turn};
 use super::coordinator::Group;
@@ -88,7 +89,7 @@ impl Group {
     /// (Kafka's `OffsetExpirationConditionImpl`). Offsets of a group that rebalances stay.
     pub(super) fn expired(
         &self,
-        group_id: &str,
+        group_id: &Arc<str>,
         wall_ms: i64,
         retention_ms: i64,
         limit: usize,

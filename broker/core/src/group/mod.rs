@@ -28,7 +28,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{CLASSIC_TYPE, DescribedGroup, DescribedMember, ListedGroup};
+pub use admin::{CLASSIC_TYPE, DescribedGroup, DescribedMember, ListFilter, ListedGroup};
 pub use classic::Classic;
 pub use coordinator::{Coordinator, Group};
 pub use member::Member;
@@ -36,9 +36,9 @@ pub use partition::partition_for;
 pub use protocols::check_protocols;
 pub use record::{Bytes, GroupValue, MemberValue, OffsetValue, Record};
 pub use request::{
-    CommitPartition, Decision, Effect, FetchedOffset, Heartbeat, JoinGroup, JoinMember, JoinReply,
-    LeaveGroup, LeaveMember, LeaveReply, OffsetCommit, OffsetCommitReply, OffsetDelete,
-    RequestToken, SyncGroup, SyncReply, WantedOffsets,
+    CommitPartition, Decision, Effect, FetchedOffset, FetchedTopic, Heartbeat, JoinGroup,
+    JoinMember, JoinReply, LeaveGroup, LeaveMember, LeaveReply, OffsetCommit, OffsetCommitReply,
+    OffsetDelete, RequestToken, SyncGroup, SyncReply, WantedOffsets,
 };
 pub use settings::Settings;
 pub use state::State;

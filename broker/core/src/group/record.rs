@@ -7,15 +7,16 @@ use crate::ids::TopicId;
 /// Bytes that members exchange through the coordinator, which does not read them.
 pub type Bytes = Arc<[u8]>;
 
-/// One keyed record; a `None` value is a tombstone. The last one of a key wins.
+/// One keyed record; a `None` value is a tombstone. The last one of a key wins. Names are shared: a request has one group and
+/// few topics, and as many records as it has partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Key `OffsetCommitKey`, value `OffsetCommitValue`.
     Offset {
         /// The group that committed.
-        group_id: String,
+        group_id: Arc<str>,
         /// The topic's name.
-        topic: String,
+        topic: Arc<str>,
         /// The partition's index.
         partition: i32,
         /// The offset; `None` = expired or deleted.
@@ -24,7 +25,7 @@ pub enum Record {
     /// Key `GroupMetadataKey`, value `GroupMetadataValue`.
     Group {
         /// Which group.
-        group_id: String,
+        group_id: Arc<str>,
         /// One settled generation; `None` = the group is gone.
         value: Option<GroupValue>,
     },
@@ -40,19 +41,23 @@ const RECORD_OVERHEAD_BYTES: usize = 100;
 
 impl Record {
     /// Says that a group has no offset of a partition any more.
-    pub(super) fn offset_tombstone(group_id: &str, topic: &str, partition: i32) -> Record {
+    pub(super) fn offset_tombstone(
+        group_id: &Arc<str>,
+        topic: &Arc<str>,
+        partition: i32,
+    ) -> Record {
         Record::Offset {
-            group_id: group_id.to_owned(),
-            topic: topic.to_owned(),
+            group_id: Arc::clone(group_id),
+            topic: Arc::clone(topic),
             partition,
             value: None,
         }
     }
 
     /// Says that a group is gone.
-    pub(super) fn group_tombstone(group_id: &str) -> Record {
+    pub(super) fn group_tombstone(group_id: &Arc<str>) -> Record {
         Record::Group {
-            group_id: group_id.to_owned(),
+            group_id: Arc::clone(group_id),
             value: None,
         }
     }

@@ -1,5 +1,7 @@
 //! Requests to a group coordinator and its replies, free of wire versions.
 
+use std::sync::Arc;
+
 use crate::error::ErrorKind;
 use crate::ids::TopicId;
 
@@ -206,7 +208,7 @@ pub struct LeaveReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetCommit {
     /// Which group.
-    pub group_id: String,
+    pub group_id: Arc<str>,
     /// −1 from a consumer that is no member (v0 always).
     pub generation: i32,
     /// Empty from a consumer that is no member.
@@ -224,8 +226,8 @@ pub struct OffsetCommit {
 /// One offset to commit. The node has checked that the topic and partition exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitPartition {
-    /// The topic's name.
-    pub topic: String,
+    /// The topic's name, shared by its partitions.
+    pub topic: Arc<str>,
     /// The topic's id; zero = not known.
     pub topic_id: TopicId,
     /// The partition's index.
@@ -257,15 +259,22 @@ pub struct WantedOffsets {
     pub topic: String,
     /// Offsets of an older topic of the same name are none of it; zero = not said.
     pub topic_id: TopicId,
-    /// The partitions' indexes.
+    /// The partitions' indexes, each once.
     pub partitions: Vec<i32>,
+}
+
+/// The offsets of a topic in a reply to OffsetFetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedTopic {
+    /// The topic's name.
+    pub topic: String,
+    /// Its partitions, in the order in which they were asked for.
+    pub partitions: Vec<FetchedOffset>,
 }
 
 /// One partition in a reply to OffsetFetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedOffset {
-    /// The topic's name.
-    pub topic: String,
     /// The partition's index.
     pub partition: i32,
     /// −1 = nothing committed.

@@ -36,6 +36,17 @@ pub enum State {
     Dead,
 }
 
+impl State {
+    /// Every state that a group may be shown in.
+    pub(super) const ALL: [State; 5] = [
+        State::Empty,
+        State::PreparingRebalance,
+        State::CompletingRebalance,
+        State::Stable,
+        State::Dead,
+    ];
+}
+
 impl fmt::Display for State {
     /// As DescribeGroups and ListGroups name it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -60,8 +60,8 @@ fn encode_one(record: &Record) -> Result<KeyAndValue, taffrail_protocol::EncodeE
             value,
         } => {
             let key = CoordinatorKey::OffsetCommit(OffsetCommitKey {
-                group: group_id.clone(),
-                topic: topic.clone(),
+                group: group_id.to_string(),
+                topic: topic.to_string(),
                 partition: *partition,
             });
             let value = value
@@ -72,7 +72,7 @@ fn encode_one(record: &Record) -> Result<KeyAndValue, taffrail_protocol::EncodeE
         }
         Record::Group { group_id, value } => {
             let key = CoordinatorKey::GroupMetadata(GroupMetadataKey {
-                group: group_id.clone(),
+                group: group_id.to_string(),
             });
             let value = value
                 .as_ref()
@@ -153,8 +153,8 @@ pub(super) fn apply_batch(coordinator: &mut Coordinator, header: &BatchHeader, b
 fn decode_one(key: &[u8], value: Option<&[u8]>) -> Result<Record, DecodeError> {
     Ok(match CoordinatorKey::decode(key)? {
         CoordinatorKey::OffsetCommit(key) => Record::Offset {
-            group_id: key.group,
-            topic: key.topic,
+            group_id: Arc::from(key.group),
+            topic: Arc::from(key.topic),
             partition: key.partition,
             value: value
                 .map(decode_offset_commit_value)
@@ -169,7 +169,7 @@ fn decode_one(key: &[u8], value: Option<&[u8]>) -> Result<Record, DecodeError> {
                 }),
         },
         CoordinatorKey::GroupMetadata(key) => Record::Group {
-            group_id: key.group,
+            group_id: Arc::from(key.group),
             value: value
                 .map(decode_group_metadata_value)
                 .transpose()?

@@ -9,6 +9,7 @@ use taffrail_protocol::messages::delete_groups_response::{
     DeletableGroupResult, DeleteGroupsResponse,
 };
 
+use super::named::each_once;
 use super::shard::Shard;
 use crate::access::access_of;
 use crate::broker::Broker;
@@ -22,13 +23,9 @@ pub(crate) async fn handle<E: Env>(
     context: RequestContext,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
-    // By group id, so that one that is named twice is deleted once.
     let mut results: BTreeMap<String, Option<ErrorKind>> = BTreeMap::new();
     let mut by_shard: BTreeMap<i32, (Arc<Shard<E>>, Vec<String>)> = BTreeMap::new();
-    for group_id in request.groups_names {
-        if results.contains_key(&group_id) {
-            continue;
-        }
+    for group_id in each_once(request.groups_names) {
         let found = find(&broker, &context, &group_id);
         results.insert(group_id.clone(), found.as_ref().err().copied());
         if let Ok(shard) = found {

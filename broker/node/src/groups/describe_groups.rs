@@ -9,6 +9,7 @@ use taffrail_protocol::messages::describe_groups_response::{
     DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
 };
 
+use super::named::each_once;
 use crate::access::access_of;
 use crate::api::topics::GROUP_OPERATIONS;
 use crate::broker::Broker;
@@ -25,7 +26,7 @@ pub(crate) fn handle<E: Env>(
     context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
-    let groups = request.groups.into_iter().map(|group_id| {
+    let groups = each_once(request.groups).into_iter().map(|group_id| {
         let described = match find(broker, context, &group_id) {
             Ok(Some(found)) => told(found),
             Ok(None) => not_found(context.version, &group_id),

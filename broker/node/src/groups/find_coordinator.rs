@@ -13,6 +13,7 @@ use taffrail_protocol::messages::find_coordinator_response::{
 };
 
 use super::OFFSETS_TOPIC;
+use super::named::each_once;
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -32,15 +33,27 @@ pub(crate) async fn handle<E: Env>(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     let keys = if context.version >= BATCH_VERSION {
-        request.coordinator_keys
+        each_once(request.coordinator_keys)
     } else {
         vec![request.key]
     };
-    let mut coordinators = Vec::with_capacity(keys.len());
-    for key in keys {
-        let found = find(&broker, &context, request.key_type, &key).await;
-        coordinators.push(coordinator(key, found));
-    }
+    let known = check_key_type(request.key_type);
+    let check_access = |key: &str| check_access(&broker, &context, key);
+    // Once, whatever the number of keys.
+    let made = if known.is_ok() && keys.iter().any(|key| check_access(key).is_ok()) {
+        make_offsets_topic(&broker).await
+    } else {
+        Ok(())
+    };
+    let found = |key: String| {
+        let found = known
+            .clone()
+            .and_then(|()| check_access(&key))
+            .and_then(|()| made.clone())
+            .and_then(|()| find(&broker, &context, &key));
+        coordinator(key, found)
+    };
+    let mut coordinators: Vec<Coordinator> = keys.into_iter().map(found).collect();
     if context.version >= BATCH_VERSION {
         return FindCoordinatorResponse {
             coordinators,
@@ -58,42 +71,35 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
-type Found = Result<(i32, Listener), (ErrorKind, Option<String>)>;
+type Refusal = (ErrorKind, Option<String>);
+type Found = Result<(i32, Listener), Refusal>;
 
-async fn find<E: Env>(
-    broker: &Arc<Broker<E>>,
-    context: &RequestContext,
-    key_type: i8,
-    key: &str,
-) -> Found {
-    match key_type {
-        GROUP => {}
+fn check_key_type(key_type: i8) -> Result<(), Refusal> {
+    let text = match key_type {
+        GROUP => return Ok(()),
         TRANSACTION => {
-            let text = "this version has no transactions: use a producer without transactional.id";
-            return Err((ErrorKind::InvalidRequest, Some(text.to_owned())));
+            "this version has no transactions: use a producer without transactional.id".to_owned()
         }
-        other => {
-            return Err((
-                ErrorKind::InvalidRequest,
-                Some(format!("key type {other} is not known")),
-            ));
-        }
+        other => format!("key type {other} is not known"),
+    };
+    Err((ErrorKind::InvalidRequest, Some(text)))
+}
+
+fn check_access<E: Env>(
+    broker: &Broker<E>,
+    context: &RequestContext,
+    key: &str,
+) -> Result<(), Refusal> {
+    let access = access_of(context.api);
+    if broker.authorizer.allows(&context.principal, access, key) {
+        Ok(())
+    } else {
+        Err((ErrorKind::GroupAuthorizationFailed, None))
     }
-    if !broker
-        .authorizer
-        .allows(&context.principal, access_of(context.api), key)
-    {
-        return Err((ErrorKind::GroupAuthorizationFailed, None));
-    }
+}
+
+fn find<E: Env>(broker: &Broker<E>, context: &RequestContext, key: &str) -> Found {
     let unavailable = (ErrorKind::CoordinatorNotAvailable, None);
-    if broker
-        .cluster
-        .image()
-        .topic_by_name(OFFSETS_TOPIC)
-        .is_none()
-    {
-        create_offsets_topic(broker).await?;
-    }
     let image = broker.cluster.image();
     let topic = image
         .topic_by_name(OFFSETS_TOPIC)
@@ -112,9 +118,16 @@ async fn find<E: Env>(
     Ok((leader.0, listener.clone()))
 }
 
-async fn create_offsets_topic<E: Env>(
-    broker: &Arc<Broker<E>>,
-) -> Result<(), (ErrorKind, Option<String>)> {
+/// Makes the offsets topic, unless it is there.
+async fn make_offsets_topic<E: Env>(broker: &Broker<E>) -> Result<(), Refusal> {
+    if broker
+        .cluster
+        .image()
+        .topic_by_name(OFFSETS_TOPIC)
+        .is_some()
+    {
+        return Ok(());
+    }
     let config = &broker.config;
     let configs = [
         ("cleanup.policy", "compact".to_owned()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{CLASSIC_TYPE, ListedGroup};
+use taffrail_core::group::{CLASSIC_TYPE, ListFilter, ListedGroup};
 use taffrail_protocol::messages::ListGroupsRequest;
 use taffrail_protocol::messages::list_groups_response::{self, ListGroupsResponse};
 
@@ -44,11 +44,10 @@ fn list<E: Env>(
     broker: &Arc<Broker<E>>,
     request: &ListGroupsRequest,
 ) -> Result<Vec<ListedGroup>, ErrorKind> {
+    let filter = ListFilter::new(&request.states_filter, &request.types_filter);
     let mut groups = Vec::new();
     for shard in broker.groups.all()? {
-        let found = shard.read(|coordinator| {
-            coordinator.list_groups(&request.states_filter, &request.types_filter)
-        });
+        let found = shard.read(|coordinator| coordinator.list_groups(&filter));
         // It has just been dropped, to be read back or to move.
         groups.extend(found.map_err(|_| ErrorKind::CoordinatorLoadInProgress)?);
     }

@@ -15,6 +15,7 @@ pub(crate) mod sync_group;
 
 mod bytes;
 mod load;
+mod named;
 mod removed_topics;
 mod shard;
 #[cfg(test)]
@@ -282,7 +283,7 @@ impl<E: Env> Groups<E> {
                     let offsets = group
                         .offsets()
                         .map(|(topic, partition, value)| GroupOffset {
-                            topic: topic.to_owned(),
+                            topic: topic.to_string(),
                             partition,
                             committed: value.offset,
                             lag: lag(broker, &image, topic, partition, value.offset),

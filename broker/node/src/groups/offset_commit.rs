@@ -29,15 +29,16 @@ const GROUP_ID_NOT_FOUND_VERSION: i16 = 9;
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
     context: RequestContext,
-    request: OffsetCommitRequest,
+    mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
     let image = broker.cluster.image();
     let mut offsets = Vec::new();
     // For each partition of the request: refused here, or the next result of the coordinator.
     let mut refused = VecDeque::new();
-    for topic in &request.topics {
+    for topic in &mut request.topics {
         let found = find_topic(&image, context.version, topic);
-        for partition in &topic.partitions {
+        let name: Arc<str> = found.map_or_else(|_| "".into(), |found| found.name.as_str().into());
+        for partition in &mut topic.partitions {
             let known = found.and_then(|found| {
                 let index = usize::try_from(partition.partition_index)
                     .map_err(|_| ErrorKind::UnknownTopicOrPartition)?;
@@ -50,12 +51,12 @@ pub(crate) async fn handle<E: Env>(
             refused.push_back(known.err());
             if let Ok(found) = known {
                 offsets.push(CommitPartition {
-                    topic: found.name.clone(),
+                    topic: Arc::clone(&name),
                     topic_id: found.id,
                     partition: partition.partition_index,
                     offset: partition.committed_offset,
                     leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.clone(),
+                    metadata: partition.committed_metadata.take(),
                 });
             }
         }
@@ -125,7 +126,7 @@ async fn commit<E: Env>(
         .groups
         .shard_of_any(&broker.cluster.image(), &request.group_id)?;
     let commit = OffsetCommit {
-        group_id: request.group_id.clone(),
+        group_id: request.group_id.as_str().into(),
         generation: request.generation_id_or_member_epoch,
         member_id: request.member_id.clone(),
         group_instance_id: request.group_instance_id.clone(),

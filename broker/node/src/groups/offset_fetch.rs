@@ -1,27 +1,29 @@
 //! OffsetFetch: the offsets that a group committed; all of them, or those of some partitions, for one group or several.
 
-use std::collections::BTreeMap;
+mod answer;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{Decision, FetchedOffset, WantedOffsets};
+use taffrail_core::group::{Decision, FetchedTopic, WantedOffsets};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
 use taffrail_core::time::Instant;
 use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::offset_fetch_request::{
-    OffsetFetchRequest, OffsetFetchRequestGroup,
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use taffrail_protocol::messages::offset_fetch_response::{
-    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+    OffsetFetchResponse, OffsetFetchResponseGroup,
 };
 
+use self::answer::{answered, old_topics, refused};
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
-use crate::errors::{code_of, optional_code};
+use crate::errors::code_of;
 
 /// First version with several groups.
 const BATCH_VERSION: i16 = 8;
@@ -29,6 +31,10 @@ const BATCH_VERSION: i16 = 8;
 const TOPIC_ID_VERSION: i16 = 10;
 /// First version with an error of the whole.
 const ERROR_VERSION: i16 = 2;
+
+/// Groups, topics and partitions that one request may name. Kafka's largest clusters have a million partitions, and a group
+/// asks for those that it reads. With the answer each takes some 150 bytes.
+const NAMES_MAX: usize = 1_000_000;
 
 /// What is wanted of a group: all, or some partitions of topics.
 type Wanted = Option<Vec<WantedOffsets>>;
@@ -59,29 +65,36 @@ pub(crate) async fn handle<E: Env>(
 ) -> OffsetFetchResponse {
     let asked = Question::now(&broker);
     if context.version >= BATCH_VERSION {
-        let mut groups = Vec::with_capacity(request.groups.len());
-        for group in request.groups {
-            groups.push(fetch_group(&broker, &context, asked, group).await);
-        }
         return OffsetFetchResponse {
-            groups,
+            groups: fetch_groups(&broker, &context, asked, request.groups).await,
             ..OffsetFetchResponse::default()
         };
     }
-    let wanted: Wanted = request.topics.map(|topics| {
-        topics
-            .into_iter()
-            .map(|topic| WantedOffsets {
-                topic: topic.name,
-                topic_id: TopicId::ZERO,
-                partitions: topic.partition_indexes,
-            })
-            .collect()
+    let topics = request.topics.iter().flatten();
+    let named = topics.map(|topic| 1 + topic.partition_indexes.len());
+    let too_many = named.sum::<usize>() > NAMES_MAX;
+    let wanted: Wanted = request.topics.filter(|_| !too_many).map(|topics| {
+        each_once(topics.into_iter().map(|topic| WantedOffsets {
+            topic: topic.name,
+            topic_id: TopicId::ZERO,
+            partitions: topic.partition_indexes,
+        }))
     });
-    let group_id = &request.group_id;
-    match fetch(&broker, &context, asked, group_id, wanted.as_deref()).await {
-        Ok(offsets) => OffsetFetchResponse {
-            topics: old_topics(offsets),
+    let fetched = if too_many {
+        Err(ErrorKind::InvalidRequest)
+    } else {
+        fetch(
+            &broker,
+            &context,
+            asked,
+            &request.group_id,
+            wanted.as_deref(),
+        )
+        .await
+    };
+    match fetched {
+        Ok(topics) => OffsetFetchResponse {
+            topics: old_topics(topics),
             ..OffsetFetchResponse::default()
         },
         Err(error) => {
@@ -100,55 +113,89 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
-async fn fetch_group<E: Env>(
+async fn fetch_groups<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
     asked: Question,
-    group: OffsetFetchRequestGroup,
-) -> OffsetFetchResponseGroup {
+    groups: Vec<OffsetFetchRequestGroup>,
+) -> Vec<OffsetFetchResponseGroup> {
     let image = broker.cluster.image();
     let by_id = context.version >= TOPIC_ID_VERSION;
+    let too_many = names_in(&groups) > NAMES_MAX;
+    let mut named = BTreeSet::new();
+    let mut answers = Vec::with_capacity(groups.len());
+    for group in groups {
+        // What a group has may be large, and is told once.
+        let (unknown, found) = if too_many || !named.insert(group.group_id.clone()) {
+            (Vec::new(), Err(ErrorKind::InvalidRequest))
+        } else {
+            let (wanted, unknown) = wanted_of(&image, by_id, group.topics);
+            let group_id = &group.group_id;
+            let found = fetch(broker, context, asked, group_id, wanted.as_deref()).await;
+            (unknown, found)
+        };
+        answers.push(answered(&image, by_id, group.group_id, unknown, found));
+    }
+    answers
+}
+
+fn names_in(groups: &[OffsetFetchRequestGroup]) -> usize {
+    let named = groups.iter().map(|group| {
+        let topics = group.topics.iter().flatten();
+        let named = topics.map(|topic| 1 + topic.partition_indexes.len());
+        1 + named.sum::<usize>()
+    });
+    named.sum()
+}
+
+/// What a group asks for, by name, and the topics whose ids nobody knows.
+fn wanted_of(
+    image: &Image,
+    by_id: bool,
+    topics: Option<Vec<OffsetFetchRequestTopics>>,
+) -> (Wanted, Vec<(Uuid, Vec<i32>)>) {
     let mut unknown = Vec::new();
-    let wanted: Wanted = group.topics.map(|topics| {
-        let mut known = Vec::new();
-        for topic in topics {
+    let wanted = topics.map(|topics| {
+        let known = topics.into_iter().filter_map(|topic| {
+            let partitions = topic.partition_indexes;
             if !by_id {
-                known.push(WantedOffsets {
+                return Some(WantedOffsets {
                     topic: topic.name,
                     topic_id: TopicId::ZERO,
-                    partitions: topic.partition_indexes,
+                    partitions,
                 });
-                continue;
             }
-            match image.topic(TopicId(topic.topic_id.0)) {
-                Some(found) => known.push(WantedOffsets {
-                    topic: found.name.clone(),
-                    topic_id: found.id,
-                    partitions: topic.partition_indexes,
-                }),
-                None => unknown.push((topic.topic_id, topic.partition_indexes)),
-            }
-        }
-        known
+            let Some(found) = image.topic(TopicId(topic.topic_id.0)) else {
+                unknown.push((topic.topic_id, partitions));
+                return None;
+            };
+            Some(WantedOffsets {
+                topic: found.name.clone(),
+                topic_id: found.id,
+                partitions,
+            })
+        });
+        each_once(known)
     });
-    let group_id = &group.group_id;
-    let (offsets, error) = match fetch(broker, context, asked, group_id, wanted.as_deref()).await {
-        Ok(offsets) => (offsets, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let mut topics = new_topics(offsets, &image, by_id);
-    if error.is_none() {
-        topics.extend(
-            unknown
-                .into_iter()
-                .map(|(topic_id, partitions)| unknown_topic(topic_id, partitions)),
-        );
+    (wanted, unknown)
+}
+
+/// Each topic, and each partition of it, once, in order: a request may name the same ones as often as it likes.
+fn each_once(topics: impl Iterator<Item = WantedOffsets>) -> Vec<WantedOffsets> {
+    let mut once: BTreeMap<String, (TopicId, BTreeSet<i32>)> = BTreeMap::new();
+    for wanted in topics {
+        let (_, partitions) = once
+            .entry(wanted.topic)
+            .or_insert_with(|| (wanted.topic_id, BTreeSet::new()));
+        partitions.extend(wanted.partitions);
     }
-    OffsetFetchResponseGroup {
-        group_id: group.group_id,
-        topics,
-        error_code: optional_code(error),
-    }
+    once.into_iter()
+        .map(|(topic, (topic_id, partitions))| WantedOffsets {
+            topic,
+            topic_id,
+            partitions: partitions.into_iter().collect(),
+        })
+        .collect()
 }
 
 async fn fetch<E: Env>(
@@ -157,7 +204,7 @@ async fn fetch<E: Env>(
     asked: Question,
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
-) -> Result<Vec<FetchedOffset>, ErrorKind> {
+) -> Result<Vec<FetchedTopic>, ErrorKind> {
     if !broker
         .authorizer
         .allows(&context.principal, access_of(context.api), group_id)
@@ -191,91 +238,23 @@ fn as_retriable(error: ErrorKind) -> ErrorKind {
     }
 }
 
-fn by_topic(offsets: Vec<FetchedOffset>) -> BTreeMap<String, Vec<FetchedOffset>> {
-    let mut topics: BTreeMap<String, Vec<FetchedOffset>> = BTreeMap::new();
-    for offset in offsets {
-        topics.entry(offset.topic.clone()).or_default().push(offset);
-    }
-    topics
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn old_topics(offsets: Vec<FetchedOffset>) -> Vec<OffsetFetchResponseTopic> {
-    let topics = by_topic(offsets).into_iter();
-    topics
-        .map(|(name, offsets)| OffsetFetchResponseTopic {
-            name,
-            partitions: offsets
-                .into_iter()
-                .map(|offset| OffsetFetchResponsePartition {
-                    partition_index: offset.partition,
-                    committed_offset: offset.offset,
-                    committed_leader_epoch: offset.leader_epoch,
-                    metadata: Some(offset.metadata),
-                    error_code: 0,
-                })
-                .collect(),
-        })
-        .collect()
-}
-
-fn refused(wanted: Vec<WantedOffsets>, error: ErrorKind) -> Vec<OffsetFetchResponseTopic> {
-    let error_code = code_of(error).code();
-    let partition = |partition_index| OffsetFetchResponsePartition {
-        partition_index,
-        committed_offset: -1,
-        committed_leader_epoch: -1,
-        metadata: Some(String::new()),
-        error_code,
-    };
-    wanted
-        .into_iter()
-        .map(|wanted| OffsetFetchResponseTopic {
-            name: wanted.topic,
-            partitions: wanted.partitions.into_iter().map(partition).collect(),
-        })
-        .collect()
-}
-
-fn new_topics(
-    offsets: Vec<FetchedOffset>,
-    image: &Image,
-    by_id: bool,
-) -> Vec<OffsetFetchResponseTopics> {
-    let topics = by_topic(offsets).into_iter();
-    topics
-        // A topic that is gone has no id that could be told.
-        .filter(|(name, _)| !by_id || image.topic_by_name(name).is_some())
-        .map(|(name, offsets)| OffsetFetchResponseTopics {
-            topic_id: image
-                .topic_by_name(&name)
-                .map_or(Uuid::default(), |topic| Uuid(topic.id.0)),
-            name,
-            partitions: offsets
-                .into_iter()
-                .map(|offset| OffsetFetchResponsePartitions {
-                    partition_index: offset.partition,
-                    committed_offset: offset.offset,
-                    committed_leader_epoch: offset.leader_epoch,
-                    metadata: Some(offset.metadata),
-                    error_code: 0,
-                })
-                .collect(),
-        })
-        .collect()
-}
-
-fn unknown_topic(topic_id: Uuid, partitions: Vec<i32>) -> OffsetFetchResponseTopics {
-    let error_code = code_of(ErrorKind::UnknownTopicId).code();
-    let partition = |partition_index| OffsetFetchResponsePartitions {
-        partition_index,
-        committed_offset: -1,
-        committed_leader_epoch: -1,
-        metadata: Some(String::new()),
-        error_code,
-    };
-    OffsetFetchResponseTopics {
-        topic_id,
-        partitions: partitions.into_iter().map(partition).collect(),
-        ..OffsetFetchResponseTopics::default()
+    #[test]
+    fn topics_and_partitions_are_looked_for_once() {
+        let wanted = |topic: &str, partitions: &[i32]| WantedOffsets {
+            topic: topic.to_owned(),
+            topic_id: TopicId::ZERO,
+            partitions: partitions.to_vec(),
+        };
+        let asked = [
+            wanted("u", &[3, 3, 1]),
+            wanted("t", &[-1]),
+            wanted("u", &[1, 2]),
+        ];
+        let expected = [wanted("t", &[-1]), wanted("u", &[1, 2, 3])];
+        assert_eq!(each_once(asked.into_iter()), expected);
     }
 }

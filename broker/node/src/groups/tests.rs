@@ -173,7 +173,7 @@ impl Live {
         };
         let topic = source.pick(&TOPICS);
         let offsets = (0..2).map(|partition| CommitPartition {
-            topic: topic.to_owned(),
+            topic: topic.into(),
             topic_id: self.topic_ids[topic],
             partition,
             offset: i64::try_from(source.below(1_000)).unwrap_or(0),
@@ -182,7 +182,7 @@ impl Live {
         });
         let offsets = offsets.collect();
         let request = OffsetCommit {
-            group_id: group_id.to_owned(),
+            group_id: group_id.into(),
             generation,
             member_id,
             group_instance_id,

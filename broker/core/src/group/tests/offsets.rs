@@ -6,10 +6,10 @@ use crate::ids::TopicId;
 const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
 fn offsets(world: &World) -> Vec<(String, i32, i64)> {
-    let fetched = world.coordinator.fetch_offsets("g", None);
-    fetched
-        .into_iter()
-        .map(|fetched| (fetched.topic, fetched.partition, fetched.offset))
+    let offsets = world.coordinator.group("g").into_iter();
+    offsets
+        .flat_map(Group::offsets)
+        .map(|(topic, partition, value)| (topic.to_string(), partition, value.offset))
         .collect()
 }
 
@@ -40,25 +40,31 @@ fn commits_are_read_back_whole() {
         wanted("u", TopicId::ZERO, &[0]),
     ];
     let fetched = world.coordinator.fetch_offsets("g", Some(&wanted));
-    let of = |topic: &str, partition, offset, leader_epoch, metadata: &str| FetchedOffset {
+    let of = |topic: &str, partitions: &[(i32, i64, i32, &str)]| FetchedTopic {
         topic: topic.to_owned(),
-        partition,
-        offset,
-        leader_epoch,
-        metadata: metadata.to_owned(),
+        partitions: partitions
+            .iter()
+            .map(
+                |(partition, offset, leader_epoch, metadata)| FetchedOffset {
+                    partition: *partition,
+                    offset: *offset,
+                    leader_epoch: *leader_epoch,
+                    metadata: (*metadata).to_owned(),
+                },
+            )
+            .collect(),
     };
     assert_eq!(
         fetched,
         [
-            of("t", 1, 6, 3, "note"),
-            of("t", 2, -1, -1, ""),
-            of("u", 0, -1, -1, "")
+            of("t", &[(1, 6, 3, "note"), (2, -1, -1, "")]),
+            of("u", &[(0, -1, -1, "")])
         ]
     );
-    assert_eq!(
-        world.coordinator.fetch_offsets("other", Some(&wanted))[0].offset,
-        -1
-    );
+    let all = world.coordinator.fetch_offsets("g", None);
+    assert_eq!(all, [of("t", &[(0, 5, 3, "note"), (1, 6, 3, "note")])]);
+    let of_other = world.coordinator.fetch_offsets("other", Some(&wanted));
+    assert_eq!(of_other[0].partitions[0].offset, -1);
     assert_eq!(world.coordinator.fetch_offsets("other", None), []);
     world.fail_over();
     assert_eq!(
@@ -257,7 +263,7 @@ fn offsets_of_a_topic_are_none_of_another_one_of_its_name() {
     world.commit(&commit_to(old, 5));
     let offset_in = |world: &World, topic_id| {
         let wanted = [wanted("t", topic_id, &[0])];
-        world.coordinator.fetch_offsets("g", Some(&wanted))[0].offset
+        world.coordinator.fetch_offsets("g", Some(&wanted))[0].partitions[0].offset
     };
     assert_eq!(offset_in(&world, old), 5);
     assert_eq!(
@@ -282,7 +288,7 @@ fn what_kafkas_format_cannot_hold_is_refused() {
         ..Settings::default()
     });
     let request = OffsetCommit {
-        group_id: long.clone(),
+        group_id: long.as_str().into(),
         ..commit("", -1, &[("t", 0, 5)])
     };
     assert_eq!(world.commit(&request), [Some(ErrorKind::InvalidGroupId)]);

@@ -279,12 +279,12 @@ proptest! {
 fn replay_takes_tombstones_of_what_never_was() {
     let mut coordinator = Coordinator::new(Settings::default());
     coordinator.apply(&Record::Group {
-        group_id: "g".to_owned(),
+        group_id: "g".into(),
         value: None,
     });
     coordinator.apply(&Record::Offset {
-        group_id: "g".to_owned(),
-        topic: "t".to_owned(),
+        group_id: "g".into(),
+        topic: "t".into(),
         partition: 0,
         value: None,
     });

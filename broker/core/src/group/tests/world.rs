@@ -60,7 +60,7 @@ pub(super) fn commit(
     offsets: &[(&str, i32, i64)],
 ) -> OffsetCommit {
     OffsetCommit {
-        group_id: "g".to_owned(),
+        group_id: "g".into(),
         generation,
         member_id: member_id.to_owned(),
         group_instance_id: None,
@@ -69,7 +69,7 @@ pub(super) fn commit(
         offsets: offsets
             .iter()
             .map(|(topic, partition, offset)| CommitPartition {
-                topic: (*topic).to_owned(),
+                topic: (*topic).into(),
                 topic_id: crate::ids::TopicId::ZERO,
                 partition: *partition,
                 offset: *offset,
