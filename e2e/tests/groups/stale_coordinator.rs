@@ -4,12 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use taffrail_e2e::cluster::{Cluster, ClusterSpec};
+use taffrail_e2e::http;
 use taffrail_e2e::load::{Load, LoadSpec};
 use taffrail_e2e::wait::wait_until;
 use taffrail_protocol::ErrorCode;
 
-use crate::offsets::{LIMIT, TOPIC, commit, committed, coordinator};
+use crate::offsets::{LIMIT, TOPIC, commit, committed, committed_of, coordinator};
 
 const GROUP: &str = "readers";
 const ROUNDS: i64 = 3;
@@ -95,4 +97,67 @@ fn an_idle_cluster_tells_offsets_without_waiting_for_a_long_poll() -> Result<()>
     ensure!(took[2] < Duration::from_secs(2), "it took {took:?}");
     cluster.finish();
     Ok(())
+}
+
+#[test]
+fn a_silent_replica_of_one_groups_coordinator_holds_up_no_other_group() -> Result<()> {
+    let mut cluster = Cluster::start(
+        ClusterSpec::new(3)?
+            .with("offsets.topic.num.partitions", "12")
+            .with("offsets.topic.replication.factor", "2")
+            .with("offsets.commit.timeout.ms", "2000")
+            .with("broker.session.timeout.ms", "30000"),
+    )?;
+    let admin = cluster.admin()?;
+    admin.create_topic(TOPIC, 1, 3, &[])?;
+    commit(&cluster, GROUP, 1, None)?;
+    admin.wait_in_sync("__consumer_offsets", 12, 2, LIMIT)?;
+    let partitions = admin.partitions("__consumer_offsets")?;
+    // Whose silence nobody takes for its death meanwhile: the others would elect a new controller, which fences the old one.
+    let controller = controller(&cluster)?;
+    let mut pairs = partitions
+        .iter()
+        .flat_map(|one| partitions.iter().map(move |other| (one, other)))
+        .filter(|(one, other)| one.leader == other.leader)
+        .flat_map(|(one, other)| one.isr.iter().map(move |member| (one, other, *member)))
+        .filter(|(_, other, member)| !other.isr.contains(member) && *member != controller);
+    let (one, other, silent) = pairs
+        .next()
+        .context("two partitions that differ by a replica")?;
+    let silent = usize::try_from(silent)?;
+    let leader = usize::try_from(one.leader)?;
+    let (slow, quick) = (group_in(one.partition, 12)?, group_in(other.partition, 12)?);
+    commit(&cluster, &slow, 1, None)?;
+    commit(&cluster, &quick, 2, None)?;
+
+    cluster.signal(silent, libc::SIGSTOP)?;
+    let address = cluster.members()[leader].client.address();
+    let told = committed_of(&address, &[&slow, &quick]);
+    cluster.signal(silent, libc::SIGCONT)?;
+    let told = told?;
+    ensure!(
+        told == [Err(ErrorCode::NotCoordinator), Ok(2)],
+        "{told:?} was told"
+    );
+    cluster.finish();
+    Ok(())
+}
+
+/// The active controller.
+fn controller(cluster: &Cluster) -> Result<i32> {
+    let (_, state) = http::get(&cluster.members()[0].http("/admin/state"))?;
+    let state: Value = serde_json::from_str(&state)?;
+    let controller = state["controller_id"].as_i64();
+    Ok(i32::try_from(controller.context("somebody controls")?)?)
+}
+
+/// A group that falls into this partition of the offsets topic: by Java's hash of its name.
+fn group_in(partition: i32, count: i32) -> Result<String> {
+    let hash = |name: &str| {
+        let units = name.encode_utf16().map(i32::from);
+        units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit))
+    };
+    let mut names = (0..1000).map(|number| format!("group-{number}"));
+    let found = names.find(|name| hash(name).checked_abs().unwrap_or(0) % count == partition);
+    found.context("some name falls into each partition")
 }

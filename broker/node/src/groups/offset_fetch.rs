@@ -1,6 +1,7 @@
 //! OffsetFetch: the offsets that a group committed; all of them, or those of some partitions, for one group or several.
 
 mod answer;
+mod certain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{Decision, FetchedTopic, WantedOffsets};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
-use taffrail_core::time::Instant;
 use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -19,6 +19,7 @@ use taffrail_protocol::messages::offset_fetch_response::{
 };
 
 use self::answer::{answered, old_topics, refused};
+use self::certain::{Looked, Needed, Question, as_retriable};
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -38,24 +39,6 @@ const NAMES_MAX: usize = 1_000_000;
 
 /// What is wanted of a group: all, or some partitions of topics.
 type Wanted = Option<Vec<WantedOffsets>>;
-
-/// When a request came, and when it is answered at the latest: the same for all of its groups, so that what proves something for
-/// one group proves it for the next, and a broker that is silent holds them up once.
-#[derive(Clone, Copy)]
-struct Question {
-    at: Instant,
-    deadline: Instant,
-}
-
-impl Question {
-    fn now<E: Env>(broker: &Broker<E>) -> Self {
-        let at = broker.env.now();
-        Self {
-            at,
-            deadline: at + broker.groups.commit_timeout,
-        }
-    }
-}
 
 /// Handles an OffsetFetch request.
 pub(crate) async fn handle<E: Env>(
@@ -113,6 +96,15 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
+/// One group of a request with several.
+struct AskedGroup<E: Env> {
+    group_id: String,
+    /// Topics whose ids nobody knows.
+    unknown: Vec<(Uuid, Vec<i32>)>,
+    looked: Result<Looked<E>, ErrorKind>,
+}
+
+/// Looks for all groups before anything is waited for, so that a coordinator that has to wait holds up none of the others.
 async fn fetch_groups<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -123,20 +115,36 @@ async fn fetch_groups<E: Env>(
     let by_id = context.version >= TOPIC_ID_VERSION;
     let too_many = names_in(&groups) > NAMES_MAX;
     let mut named = BTreeSet::new();
-    let mut answers = Vec::with_capacity(groups.len());
+    let mut looked_for = Vec::with_capacity(groups.len());
     for group in groups {
         // What a group has may be large, and is told once.
-        let (unknown, found) = if too_many || !named.insert(group.group_id.clone()) {
+        let (unknown, looked) = if too_many || !named.insert(group.group_id.clone()) {
             (Vec::new(), Err(ErrorKind::InvalidRequest))
         } else {
             let (wanted, unknown) = wanted_of(&image, by_id, group.topics);
             let group_id = &group.group_id;
-            let found = fetch(broker, context, asked, group_id, wanted.as_deref()).await;
-            (unknown, found)
+            let looked = look(broker, context, group_id, wanted.as_deref());
+            (unknown, looked)
         };
-        answers.push(answered(&image, by_id, group.group_id, unknown, found));
+        looked_for.push(AskedGroup {
+            group_id: group.group_id,
+            unknown,
+            looked,
+        });
     }
-    answers
+    let looked = looked_for
+        .iter()
+        .filter_map(|group| group.looked.as_ref().ok());
+    let needed = Needed::of(looked);
+    let certain = needed.wait(broker, asked).await;
+    let answer = |group: AskedGroup<E>| {
+        let found = group.looked.and_then(|looked| {
+            certain.of(&looked)?;
+            Ok(looked.found.reply)
+        });
+        answered(&image, by_id, group.group_id, group.unknown, found)
+    };
+    looked_for.into_iter().map(answer).collect()
 }
 
 fn names_in(groups: &[OffsetFetchRequestGroup]) -> usize {
@@ -198,6 +206,7 @@ fn each_once(topics: impl Iterator<Item = WantedOffsets>) -> Vec<WantedOffsets> 
         .collect()
 }
 
+/// The offsets of one group, once they are certain.
 async fn fetch<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -205,6 +214,19 @@ async fn fetch<E: Env>(
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Vec<FetchedTopic>, ErrorKind> {
+    let looked = look(broker, context, group_id, wanted)?;
+    let certain = Needed::of([&looked].into_iter()).wait(broker, asked).await;
+    certain.of(&looked)?;
+    Ok(looked.found.reply)
+}
+
+/// Looks what a group's coordinator has.
+fn look<E: Env>(
+    broker: &Arc<Broker<E>>,
+    context: &RequestContext,
+    group_id: &str,
+    wanted: Option<&[WantedOffsets]>,
+) -> Result<Looked<E>, ErrorKind> {
     if !broker
         .authorizer
         .allows(&context.principal, access_of(context.api), group_id)
@@ -214,28 +236,12 @@ async fn fetch<E: Env>(
     let shard = broker
         .groups
         .shard_of_any(&broker.cluster.image(), group_id)?;
-    let answer = async {
-        // A reply may speak of a commit that is not replicated yet, so it waits like any other.
-        let reply = shard.decide_quietly(broker, |turn| Decision {
-            records: Vec::new(),
-            reply: turn.coordinator.fetch_offsets(group_id, wanted),
-        })?;
-        let offsets = shard.committed_by(broker, reply, asked.deadline).await?;
-        shard
-            .coordinated_until(broker, asked.at, asked.deadline)
-            .await?;
-        Ok(offsets)
-    };
-    answer.await.map_err(as_retriable)
-}
-
-/// An error that clients try again after. Java's do so for two errors of this API, and COORDINATOR_NOT_AVAILABLE is not one of
-/// them: it ends the consumer.
-fn as_retriable(error: ErrorKind) -> ErrorKind {
-    match error {
-        ErrorKind::CoordinatorNotAvailable => ErrorKind::NotCoordinator,
-        other => other,
-    }
+    let found = shard.decide_quietly(broker, |turn| Decision {
+        records: Vec::new(),
+        reply: turn.coordinator.fetch_offsets(group_id, wanted),
+    });
+    let found = found.map_err(as_retriable)?;
+    Ok(Looked { shard, found })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::replication::Waiter;
 #[derive(Debug)]
 pub(super) struct Reply<R> {
     pub(super) reply: R,
-    end_offset: i64,
+    pub(super) end_offset: i64,
 }
 
 /// One partition's coordinator in one leader epoch.
@@ -224,24 +224,26 @@ impl<E: Env> Shard<E> {
         reply: Reply<R>,
     ) -> Result<R, ErrorKind> {
         let deadline = broker.env.now() + broker.groups.commit_timeout;
-        self.committed_by(broker, reply, deadline).await
+        self.committed_by(broker, reply.end_offset, deadline)
+            .await?;
+        Ok(reply.reply)
     }
 
-    /// As `committed`, until this deadline.
-    pub(super) async fn committed_by<R>(
+    /// As `committed`, of what ends at this offset, until this deadline.
+    pub(super) async fn committed_by(
         &self,
         broker: &Broker<E>,
-        reply: Reply<R>,
+        end_offset: i64,
         deadline: Instant,
-    ) -> Result<R, ErrorKind> {
+    ) -> Result<(), ErrorKind> {
         loop {
             let waiter = Waiter::new(1);
             match self
                 .partition
-                .wait_for_commit(reply.end_offset, self.epoch, &waiter)
+                .wait_for_commit(end_offset, self.epoch, &waiter)
                 .map_err(|_| ErrorKind::NotCoordinator)?
             {
-                Acknowledgement::Committed => return Ok(reply.reply),
+                Acknowledgement::Committed => return Ok(()),
                 Acknowledgement::TooFew => return Err(ErrorKind::CoordinatorNotAvailable),
                 Acknowledgement::Waiting => {}
             }
@@ -250,6 +252,15 @@ impl<E: Env> Shard<E> {
             }
             waiter.wait(&broker.env, deadline).await;
         }
+    }
+
+    /// Has the proof begin that [`Shard::coordinated_until`] waits for. It goes on as long as the waiter is held, also while
+    /// something else is waited for.
+    pub(super) fn begin_proof(&self, moment: Instant) -> Arc<Waiter> {
+        let waiter = Waiter::new(1);
+        // Whether it is complete, or cannot be, is asked again by whoever needs it.
+        let _ = self.partition.prove_leadership(self.epoch, moment, &waiter);
+        waiter
     }
 
     /// Waits until it is certain that no other broker coordinated before `moment`, so that what was decided here until then is all
