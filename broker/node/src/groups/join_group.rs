@@ -1,19 +1,15 @@
 //! JoinGroup: a member wants to be part of the next generation.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use taffrail_core::error::ErrorKind;
-use taffrail_core::group::{JoinGroup, JoinReply, check_protocols, partition_for};
-use taffrail_core::ids::{BrokerId, TopicPartition};
-use taffrail_core::metadata::Image;
+use taffrail_core::group::{JoinGroup, JoinReply, check_protocols};
 use taffrail_protocol::messages::JoinGroupRequest;
 use taffrail_protocol::messages::join_group_response::{
     JoinGroupResponse, JoinGroupResponseMember,
 };
 
-use super::OFFSETS_TOPIC;
-use super::shard::Shard;
+use super::soon::{begins_by, shard_soon};
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -22,9 +18,6 @@ use crate::errors::optional_code;
 
 /// First version that names the protocol with null.
 const NULL_PROTOCOL_VERSION: i16 = 7;
-/// How long a member waits for a coordinator that is about to begin.
-const BEGINS_WITHIN: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Handles a JoinGroup request.
 pub(crate) async fn handle<E: Env>(
@@ -66,41 +59,6 @@ pub(crate) async fn handle<E: Env>(
     }
 }
 
-/// The coordinator of a group; also one that begins just now. Whoever asks for the first coordinator of a cluster is told who it
-/// will be before that broker has made its replicas, and a client that is sent away then (librdkafka) comes back after seconds.
-async fn shard_soon<E: Env>(
-    broker: &Broker<E>,
-    group_id: &str,
-) -> Result<Arc<Shard<E>>, ErrorKind> {
-    let deadline = broker.env.now() + BEGINS_WITHIN;
-    loop {
-        let image = broker.cluster.image();
-        let found = broker.groups.shard_of(&image, group_id);
-        let begins = match found {
-            Err(ErrorKind::CoordinatorLoadInProgress) => true,
-            Err(ErrorKind::NotCoordinator) => may_coordinate(&image, broker.id, group_id),
-            _ => false,
-        };
-        if !begins || broker.env.now() >= deadline {
-            return found;
-        }
-        let look = broker.env.now() + LOOK_EVERY;
-        broker.env.sleep_until(look).await;
-    }
-}
-
-/// Whether the metadata names this broker, or nobody yet.
-fn may_coordinate(image: &Image, me: BrokerId, group_id: &str) -> bool {
-    let Some(topic) = image.topic_by_name(OFFSETS_TOPIC) else {
-        return true;
-    };
-    let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
-    let id = TopicPartition::new(topic.id, partition_for(group_id, count));
-    image
-        .partition(id)
-        .is_some_and(|state| state.leader == Some(me))
-}
-
 async fn join<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -113,7 +71,10 @@ async fn join<E: Env>(
     ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = shard_soon(broker, &request.group_id).await?;
+    if request.group_id.is_empty() {
+        return Err(ErrorKind::InvalidGroupId);
+    }
+    let shard = shard_soon(broker, &request.group_id, begins_by(broker)).await?;
     let protocols = request.protocols.iter();
     let protocols = protocols.map(|protocol| (protocol.name.as_str(), protocol.metadata.len()));
     check_protocols(&broker.groups.settings, protocols)?;

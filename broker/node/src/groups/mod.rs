@@ -18,6 +18,7 @@ mod load;
 mod named;
 mod removed_topics;
 mod shard;
+mod soon;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,8 @@ pub(crate) struct Groups<E: Env> {
     removed_topics: Mutex<RemovedTopics>,
     /// A coordinator has a new, maybe earlier deadline.
     wake: Notify,
+    /// Another broker coordinates, or this one begins to.
+    changed: Notify,
     timer_started: std::sync::Once,
 }
 
@@ -111,6 +114,7 @@ impl<E: Env> Groups<E> {
             slots: Mutex::new(BTreeMap::new()),
             removed_topics: Mutex::default(),
             wake: Notify::new(),
+            changed: Notify::new(),
             timer_started: std::sync::Once::new(),
         }
     }
@@ -165,16 +169,16 @@ impl<E: Env> Groups<E> {
         let Some(topic) = new.topic_by_name(OFFSETS_TOPIC) else {
             return;
         };
-        for id in changes
-            .partitions
-            .iter()
-            .filter(|id| id.topic_id == topic.id)
-        {
+        let of_topic = |id: &&TopicPartition| id.topic_id == topic.id;
+        for id in changes.partitions.iter().filter(of_topic) {
             let Some(state) = new.partition(*id) else {
                 continue;
             };
             let leads = state.leader == Some(broker.id);
             self.elect(broker, *id, leads.then_some(state.leader_epoch));
+        }
+        if changes.partitions.iter().any(|id| id.topic_id == topic.id) {
+            self.changed.notify_waiters();
         }
     }
 
@@ -229,6 +233,7 @@ impl<E: Env> Groups<E> {
                 Some(Slot::Loading(_) | Slot::Active(_)) | None => return,
             }
         }
+        self.changed.notify_waiters();
         self.timer_started
             .call_once(|| broker.env.spawn(keep_time(Arc::clone(broker))));
         self.wake.notify_one();

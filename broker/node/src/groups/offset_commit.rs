@@ -14,6 +14,7 @@ use taffrail_protocol::messages::offset_commit_response::{
     OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 
+use super::soon::{begins_by, shard_soon};
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -122,9 +123,7 @@ async fn commit<E: Env>(
     ) {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker
-        .groups
-        .shard_of_any(&broker.cluster.image(), &request.group_id)?;
+    let shard = shard_soon(broker, &request.group_id, begins_by(broker)).await?;
     let commit = OffsetCommit {
         group_id: request.group_id.as_str().into(),
         generation: request.generation_id_or_member_epoch,

@@ -20,6 +20,7 @@ use taffrail_protocol::messages::offset_fetch_response::{
 
 use self::answer::{answered, old_topics, refused};
 use self::certain::{Looked, Needed, Question, as_retriable};
+use super::soon::shard_soon;
 use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -123,7 +124,7 @@ async fn fetch_groups<E: Env>(
         } else {
             let (wanted, unknown) = wanted_of(&image, by_id, group.topics);
             let group_id = &group.group_id;
-            let looked = look(broker, context, group_id, wanted.as_deref());
+            let looked = look(broker, context, asked, group_id, wanted.as_deref()).await;
             (unknown, looked)
         };
         looked_for.push(AskedGroup {
@@ -214,16 +215,17 @@ async fn fetch<E: Env>(
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Vec<FetchedTopic>, ErrorKind> {
-    let looked = look(broker, context, group_id, wanted)?;
+    let looked = look(broker, context, asked, group_id, wanted).await?;
     let certain = Needed::of([&looked].into_iter()).wait(broker, asked).await;
     certain.of(&looked)?;
     Ok(looked.found.reply)
 }
 
 /// Looks what a group's coordinator has.
-fn look<E: Env>(
+async fn look<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
+    asked: Question,
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Looked<E>, ErrorKind> {
@@ -233,9 +235,7 @@ fn look<E: Env>(
     {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = broker
-        .groups
-        .shard_of_any(&broker.cluster.image(), group_id)?;
+    let shard = shard_soon(broker, group_id, asked.begins_by).await?;
     let found = shard.decide_quietly(broker, |turn| Decision {
         records: Vec::new(),
         reply: turn.coordinator.fetch_offsets(group_id, wanted),

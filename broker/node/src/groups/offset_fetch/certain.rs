@@ -11,6 +11,7 @@ use taffrail_core::time::Instant;
 use crate::broker::Broker;
 use crate::env::Env;
 use crate::groups::shard::{Reply, Shard};
+use crate::groups::soon::begins_by;
 
 /// When a request came, and when it is answered at the latest: the same for all of its groups, so that what proves something for
 /// one group proves it for the next, and a broker that is silent holds them up once.
@@ -18,6 +19,8 @@ use crate::groups::shard::{Reply, Shard};
 pub(super) struct Question {
     pub(super) at: Instant,
     pub(super) deadline: Instant,
+    /// Until when it waits for coordinators that begin.
+    pub(super) begins_by: Instant,
 }
 
 impl Question {
@@ -26,6 +29,7 @@ impl Question {
         Self {
             at,
             deadline: at + broker.groups.commit_timeout,
+            begins_by: begins_by(broker),
         }
     }
 }
