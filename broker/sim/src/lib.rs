@@ -37,3 +37,8 @@ pub use regressions::REGRESSIONS;
 pub use runner::{Going, Outcome, run_all, threads};
 pub use shrink::shrink;
 pub use simulation::{Failure, Plan, Report, STEPS, run};
+
+/// Counts what each thread holds, for the test of what requests take.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: taffrail_allocation::Counting = taffrail_allocation::Counting;

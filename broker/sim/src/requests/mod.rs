@@ -1,5 +1,8 @@
 //! What a broker makes of single requests: one that is alone, votes and coordinates for itself, and is handed frames.
 
+mod memory;
+mod rows;
+
 use std::time::Duration;
 
 use taffrail_core::config::ConfigMap;
