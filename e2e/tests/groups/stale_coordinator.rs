@@ -1,5 +1,6 @@
 //! A coordinator that stood still while another one took over tells nobody what was committed before.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,7 +107,9 @@ fn a_silent_replica_of_one_groups_coordinator_holds_up_no_other_group() -> Resul
             .with("offsets.topic.num.partitions", "12")
             .with("offsets.topic.replication.factor", "2")
             .with("offsets.commit.timeout.ms", "2000")
-            .with("broker.session.timeout.ms", "30000"),
+            .with("broker.session.timeout.ms", "30000")
+            // No long poll ends by itself meanwhile, which would prove it by chance.
+            .with("replica.fetch.wait.max.ms", "5000"),
     )?;
     let admin = cluster.admin()?;
     admin.create_topic(TOPIC, 1, 3, &[])?;
@@ -131,6 +134,7 @@ fn a_silent_replica_of_one_groups_coordinator_holds_up_no_other_group() -> Resul
     commit(&cluster, &quick, 2, None)?;
 
     cluster.signal(silent, libc::SIGSTOP)?;
+    wait_stopped(cluster.members()[silent].pid().context("it runs")?)?;
     let address = cluster.members()[leader].client.address();
     let told = committed_of(&address, &[&slow, &quick]);
     cluster.signal(silent, libc::SIGCONT)?;
@@ -141,6 +145,18 @@ fn a_silent_replica_of_one_groups_coordinator_holds_up_no_other_group() -> Resul
     );
     cluster.finish();
     Ok(())
+}
+
+/// Waits until each thread of a process has seen that it is to stop; on a busy machine they go on for some milliseconds.
+fn wait_stopped(pid: u32) -> Result<()> {
+    wait_until("the process to stand still", LIMIT, || {
+        let mut stopped = true;
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            stopped &= status.contains("State:\tT");
+        }
+        Ok(stopped)
+    })
 }
 
 /// The active controller.
