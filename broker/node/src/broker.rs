@@ -8,7 +8,7 @@ use taffrail_core::config::{BrokerConfig, ConfigMap, TopicConfig};
 use taffrail_core::ids::{BrokerId, Incarnation, TopicId, TopicPartition};
 use taffrail_core::metadata::{ConfigResource, Image};
 use taffrail_core::time::Instant;
-use tokio::sync::SetOnce;
+use tokio::sync::{Semaphore, SetOnce};
 
 use crate::access::Authorizer;
 use crate::cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::groups::Groups;
 use crate::housekeeping;
 use crate::metrics::NodeMetrics;
 use crate::node::{Health, StartError};
-use crate::partition::Partition;
+use crate::partition::{Partition, SEARCHES_MAX};
 use crate::replication::{self, Recovering, Replication};
 
 /// One broker. Everything in it is reached through an `Arc` by connections and background tasks.
@@ -39,6 +39,8 @@ pub(crate) struct Broker<E: Env> {
     pub(crate) groups: Groups<E>,
     /// Log directories, fetchers, ISR proposals, fetch sessions.
     pub(crate) replication: Replication<E>,
+    /// Searches by time of ListOffsets wait here for their turn.
+    pub(crate) searches: Arc<Semaphore>,
     /// The replicas that this broker holds.
     partitions: RwLock<BTreeMap<TopicPartition, Arc<Partition<E>>>>,
     metrics: NodeMetrics,
@@ -63,6 +65,7 @@ impl<E: Env> Broker<E> {
             cluster: Cluster::new(&config, file),
             groups: Groups::new(&config),
             replication: Replication::new(&config),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             partitions: RwLock::new(BTreeMap::new()),
             metrics: NodeMetrics::new(),
             recovered: AtomicU64::new(0),

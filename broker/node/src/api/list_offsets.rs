@@ -158,7 +158,7 @@ async fn find<E: Env>(
     };
     let wire_epoch = asked.partition.current_leader_epoch;
     let expected = (wire_epoch >= 0).then_some(LeaderEpoch(wire_epoch));
-    let lookup = partition.offset_for(&broker.env, spec, fetcher, expected);
+    let lookup = partition.offset_for(&broker.env, &broker.searches, spec, fetcher, expected);
     let (found, leader_epoch) = lookup.await?;
     Ok(match found {
         Some(found) => (found.timestamp, found.offset, leader_epoch.0),

@@ -1,14 +1,21 @@
 //! ListOffsets: an offset by timestamp or by name. The replica is asked under its lock where to look, and records are looked
 //! at without it. Nothing is found that the asker may not see.
 
+use std::sync::Arc;
+
 use taffrail_core::error::ErrorKind;
 use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::check_leader_epoch;
 use taffrail_log::{Disk, Log, LogError, OffsetLookup, OffsetSpec, Searched, TimestampOffset};
+use tokio::sync::Semaphore;
 
 use super::read::{Fetcher, Isolation, last_stable_offset};
 use super::{Partition, Role, storage_error};
 use crate::env::Env;
+
+/// Searches of a broker that are under way at a time. They run on the threads that also write the metadata log, for as long as what
+/// producers wrote wants them to; some of those threads must be left.
+pub(crate) const SEARCHES_MAX: usize = 2;
 
 type FileOf<E> = <<E as Env>::Disk as Disk>::File;
 
@@ -18,6 +25,7 @@ impl<E: Env> Partition<E> {
     pub(crate) async fn offset_for(
         &self,
         env: &E,
+        searches: &Arc<Semaphore>,
         spec: OffsetSpec,
         fetcher: Fetcher,
         current_leader_epoch: Option<LeaderEpoch>,
@@ -28,9 +36,12 @@ impl<E: Env> Partition<E> {
                 OffsetLookup::Known(found) => break found,
                 OffsetLookup::Search(search) => search,
             };
+            // Never closed. Held until the search is over, also if whoever asked has gone.
+            let turn = Arc::clone(searches).acquire_owned().await;
             let (search, searched) = env
                 .run_blocking(move || {
                     let searched = search.run();
+                    drop(turn);
                     (search, searched)
                 })
                 .await;

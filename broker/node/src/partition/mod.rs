@@ -36,6 +36,7 @@ use crate::replication::{
 pub(crate) use append::{AppendRequest, ProduceRefusal, producer_batch};
 pub(crate) use flush::ReplicaFlush;
 pub(crate) use follow::FollowerStep;
+pub(crate) use lookup::SEARCHES_MAX;
 pub(crate) use moving::{CopyNumbers, Leftover, MoveStep};
 pub(crate) use read::{Fetcher, Isolation, Nearby, OwnReadError, ReadRequest, ReadResult};
 pub(crate) use repair::Repair;
