@@ -88,11 +88,14 @@ async fn live(mut config: BrokerConfig, written: ConfigMap) -> anyhow::Result<Ex
         }
     }
 
+    let request_memory = || {
+        let bytes = usize::try_from(config.queued_max_request_bytes).unwrap_or(usize::MAX);
+        Arc::new(RequestMemory::new(bytes))
+    };
     let shared = Shared {
         node: node.clone(),
-        memory: Arc::new(RequestMemory::new(
-            usize::try_from(config.queued_max_request_bytes).unwrap_or(usize::MAX),
-        )),
+        memory: request_memory(),
+        internal_memory: request_memory(),
         frame_bytes_max: config.socket_request_max_bytes,
         requests_max: usize::try_from(config.connection_requests_max).unwrap_or(1),
     };

@@ -333,8 +333,8 @@ fn a_value_has_an_end() {
             "{length}"
         );
     };
-    check(200 << 10, true);
-    check(300 << 10, false);
+    check(500 << 10, true);
+    check(600 << 10, false);
 }
 
 #[test]

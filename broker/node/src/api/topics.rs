@@ -99,8 +99,8 @@ const TIMEOUT_MS_MIN: i32 = 100;
 /// How long an answer waits until this broker sees a change, after which it goes without.
 const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Most partitions that one request may name where the controller looks at each of them: more than a cluster of this kind has. Each takes
-/// some bytes on the wire, and some hundred once there is an answer about it.
+/// Most partitions that one request may name where the controller looks at each of them. Each takes some bytes on the wire, and some
+/// hundred once there is an answer about it.
 const PARTITIONS_NAMED_MAX: usize = 100_000;
 
 /// Refuses a request that names too many partitions.

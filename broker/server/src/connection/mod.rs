@@ -43,8 +43,10 @@ const INTERNAL_FRAME_BYTES_MAX: i32 = 256 << 20;
 pub(crate) struct Shared {
     /// The node that handles requests.
     pub(crate) node: Node<ServerEnv>,
-    /// Memory for large requests.
+    /// Memory for large requests of clients.
     pub(crate) memory: Arc<RequestMemory>,
+    /// The same for those of brokers: no client's request keeps the metadata from being read.
+    pub(crate) internal_memory: Arc<RequestMemory>,
     /// `socket.request.max.bytes`.
     pub(crate) frame_bytes_max: i32,
     /// `taffrail.connection.requests.max`.
@@ -78,14 +80,6 @@ enum Event {
     OutOfMemory,
 }
 
-/// The largest frame that a listener of this kind takes.
-fn frame_bytes_max(kind: ListenerKind, clients: i32) -> i32 {
-    match kind {
-        ListenerKind::Internal => clients.max(INTERNAL_FRAME_BYTES_MAX),
-        ListenerKind::Client => clients,
-    }
-}
-
 /// Serves one connection until it ends, and logs why it did.
 pub(crate) async fn serve(
     stream: TcpStream,
@@ -98,12 +92,16 @@ pub(crate) async fn serve(
         Arc::clone(&connection.host),
     );
     debug!(%listener, %host, "connection opened");
+    let frames = match connection.kind {
+        ListenerKind::Internal => FrameBuffer::new(
+            shared.frame_bytes_max.max(INTERNAL_FRAME_BYTES_MAX),
+            shared.internal_memory,
+        ),
+        ListenerKind::Client => FrameBuffer::new(shared.frame_bytes_max, shared.memory),
+    };
     let mut task = Task {
         stream,
-        frames: FrameBuffer::new(
-            frame_bytes_max(connection.kind, shared.frame_bytes_max),
-            shared.memory,
-        ),
+        frames,
         waiting: ResponseQueue::new(shared.requests_max),
         output: Output::default(),
         node: shared.node,
