@@ -30,8 +30,8 @@ pub struct Settings {
 
 impl Default for Settings {
     /// Kafka's defaults, but for the limits that Kafka does not have: 10,000 members, at some 500 bytes each, are 5 MB;
-    /// 100,000 groups without offsets, at some 300 bytes each, are 30 MB; 128 MiB of members' metadata are 80 groups whose
-    /// generation just fits into a batch, with two protocols, and 50 coordinators on three brokers hold 2 GB each.
+    /// 100,000 groups without offsets, at some 300 bytes each, are 30 MB; 16 MiB of members' metadata are 16,000 members with 1 KB, and
+    /// 50 coordinators on three brokers hold at most 270 MB each.
     fn default() -> Settings {
         Settings {
             session_timeout_min: Duration::from_secs(6),
@@ -39,7 +39,7 @@ impl Default for Settings {
             initial_rebalance_delay: Duration::from_secs(3),
             group_size_max: 10_000,
             groups_max: 100_000,
-            protocol_bytes_max: 128 << 20,
+            protocol_bytes_max: 16 << 20,
             offset_metadata_bytes_max: 4_096,
             // 1 MiB + 12 less the batch header.
             batch_bytes_max: 1_048_500,

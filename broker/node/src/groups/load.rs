@@ -53,8 +53,8 @@ impl LoadError {
 
     fn pause(&self) -> Duration {
         match self {
-            Self::NotLeader => RETRY_PAUSE,
-            Self::Damaged { .. } | Self::Unreadable { .. } => DAMAGED_PAUSE,
+            Self::NotLeader | Self::Unreadable { .. } => RETRY_PAUSE,
+            Self::Damaged { .. } => DAMAGED_PAUSE,
         }
     }
 }

@@ -141,6 +141,18 @@ impl<E: Env> Groups<E> {
         }
     }
 
+    /// Whether the coordinator of a group is being loaded, and nothing has gone wrong with that so far.
+    fn is_loading_well(&self, image: &Image, group_id: &str) -> bool {
+        let Some(topic) = image.topic_by_name(OFFSETS_TOPIC) else {
+            return false;
+        };
+        let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+        match self.slots().get(&partition_for(group_id, count)) {
+            Some(Slot::Loading(loading)) => loading.trouble.is_none(),
+            Some(Slot::Active(_)) | None => false,
+        }
+    }
+
     /// Coordinators come and go with the leadership of their partitions.
     pub(crate) fn apply_metadata(
         &self,

@@ -10,6 +10,7 @@ use taffrail_core::error::ErrorKind;
 use taffrail_core::group::{Decision, FetchedTopic, WantedOffsets};
 use taffrail_core::ids::TopicId;
 use taffrail_core::metadata::Image;
+use taffrail_core::time::Instant;
 use taffrail_protocol::Uuid;
 use taffrail_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -100,12 +101,14 @@ pub(crate) async fn handle<E: Env>(
 /// One group of a request with several.
 struct AskedGroup<E: Env> {
     group_id: String,
+    wanted: Wanted,
     /// Topics whose ids nobody knows.
     unknown: Vec<(Uuid, Vec<i32>)>,
     looked: Result<Looked<E>, ErrorKind>,
 }
 
-/// Looks for all groups before anything is waited for, so that a coordinator that has to wait holds up none of the others.
+/// Looks for all groups, and has their proofs begin, before anything is waited for, so that a coordinator that has to wait holds up none
+/// of the others.
 async fn fetch_groups<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -119,25 +122,30 @@ async fn fetch_groups<E: Env>(
     let mut looked_for = Vec::with_capacity(groups.len());
     for group in groups {
         // What a group has may be large, and is told once.
-        let (unknown, looked) = if too_many || !named.insert(group.group_id.clone()) {
-            (Vec::new(), Err(ErrorKind::InvalidRequest))
+        let (wanted, unknown, looked) = if too_many || !named.insert(group.group_id.clone()) {
+            (None, Vec::new(), Err(ErrorKind::InvalidRequest))
         } else {
             let (wanted, unknown) = wanted_of(&image, by_id, group.topics);
             let group_id = &group.group_id;
-            let looked = look(broker, context, asked, group_id, wanted.as_deref()).await;
-            (unknown, looked)
+            let looked = look(broker, context, asked.at, group_id, wanted.as_deref()).await;
+            (wanted, unknown, looked)
         };
         looked_for.push(AskedGroup {
             group_id: group.group_id,
+            wanted,
             unknown,
             looked,
         });
     }
-    let looked = looked_for
-        .iter()
-        .filter_map(|group| group.looked.as_ref().ok());
-    let needed = Needed::of(looked);
-    let certain = needed.wait(broker, asked).await;
+    let begun = needed_by(&looked_for).begin(asked);
+    for group in &mut looked_for {
+        if matches!(&group.looked, Err(error) if may_begin(*error)) {
+            let (group_id, wanted) = (&group.group_id, group.wanted.as_deref());
+            group.looked = look(broker, context, asked.begins_by, group_id, wanted).await;
+        }
+    }
+    let certain = needed_by(&looked_for).wait(broker, asked).await;
+    drop(begun);
     let answer = |group: AskedGroup<E>| {
         let found = group.looked.and_then(|looked| {
             certain.of(&looked)?;
@@ -146,6 +154,18 @@ async fn fetch_groups<E: Env>(
         answered(&image, by_id, group.group_id, group.unknown, found)
     };
     looked_for.into_iter().map(answer).collect()
+}
+
+fn needed_by<E: Env>(groups: &[AskedGroup<E>]) -> Needed<E> {
+    Needed::of(groups.iter().filter_map(|group| group.looked.as_ref().ok()))
+}
+
+/// Whether the coordinator may be about to begin.
+fn may_begin(error: ErrorKind) -> bool {
+    matches!(
+        error,
+        ErrorKind::CoordinatorLoadInProgress | ErrorKind::NotCoordinator
+    )
 }
 
 fn names_in(groups: &[OffsetFetchRequestGroup]) -> usize {
@@ -215,17 +235,17 @@ async fn fetch<E: Env>(
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Vec<FetchedTopic>, ErrorKind> {
-    let looked = look(broker, context, asked, group_id, wanted).await?;
+    let looked = look(broker, context, asked.begins_by, group_id, wanted).await?;
     let certain = Needed::of([&looked].into_iter()).wait(broker, asked).await;
     certain.of(&looked)?;
     Ok(looked.found.reply)
 }
 
-/// Looks what a group's coordinator has.
+/// Looks what a group's coordinator has; one that is about to begin is waited for until `begins_by`.
 async fn look<E: Env>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
-    asked: Question,
+    begins_by: Instant,
     group_id: &str,
     wanted: Option<&[WantedOffsets]>,
 ) -> Result<Looked<E>, ErrorKind> {
@@ -235,7 +255,7 @@ async fn look<E: Env>(
     {
         return Err(ErrorKind::GroupAuthorizationFailed);
     }
-    let shard = shard_soon(broker, group_id, asked.begins_by).await?;
+    let shard = shard_soon(broker, group_id, begins_by).await?;
     let found = shard.decide_quietly(broker, |turn| Decision {
         records: Vec::new(),
         reply: turn.coordinator.fetch_offsets(group_id, wanted),

@@ -36,7 +36,10 @@ pub(super) async fn shard_soon<E: Env>(
         let image = broker.cluster.image();
         let found = broker.groups.shard_of_any(&image, group_id);
         let begins = match found {
-            Err(ErrorKind::CoordinatorLoadInProgress) => true,
+            // Another replica has to lead before one that cannot be read is of use, which takes longer.
+            Err(ErrorKind::CoordinatorLoadInProgress) => {
+                broker.groups.is_loading_well(&image, group_id)
+            }
             Err(ErrorKind::NotCoordinator) => may_coordinate(&image, broker.id, group_id),
             _ => false,
         };

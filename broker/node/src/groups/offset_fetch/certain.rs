@@ -12,6 +12,7 @@ use crate::broker::Broker;
 use crate::env::Env;
 use crate::groups::shard::{Reply, Shard};
 use crate::groups::soon::begins_by;
+use crate::replication::Waiter;
 
 /// When a request came, and when it is answered at the latest: the same for all of its groups, so that what proves something for
 /// one group proves it for the next, and a broker that is silent holds them up once.
@@ -26,10 +27,11 @@ pub(super) struct Question {
 impl Question {
     pub(super) fn now<E: Env>(broker: &Broker<E>) -> Self {
         let at = broker.env.now();
+        let deadline = at + broker.groups.commit_timeout;
         Self {
             at,
-            deadline: at + broker.groups.commit_timeout,
-            begins_by: begins_by(broker),
+            deadline,
+            begins_by: begins_by(broker).min(deadline),
         }
     }
 }
@@ -69,10 +71,17 @@ impl<E: Env> Needed<E> {
         Self(needed)
     }
 
+    /// Has all proofs begin, which go on as long as what is returned is held.
+    pub(super) fn begin(&self, asked: Question) -> Vec<Arc<Waiter>> {
+        let shards = self.0.values();
+        shards
+            .map(|(shard, _)| shard.begin_proof(asked.at))
+            .collect()
+    }
+
     /// All proofs begin before the first one is waited for: if that one never comes, the others have come meanwhile.
     pub(super) async fn wait(self, broker: &Broker<E>, asked: Question) -> Certain {
-        let begin = |(shard, _): &(Arc<Shard<E>>, i64)| shard.begin_proof(asked.at);
-        let begun: Vec<_> = self.0.values().skip(1).map(begin).collect();
+        let begun = self.begin(asked);
         let mut certain = BTreeMap::new();
         for (place, (shard, end_offset)) in self.0 {
             let wait = async {
