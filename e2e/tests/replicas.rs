@@ -24,7 +24,7 @@ use taffrail_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
 };
 use taffrail_protocol::records::RecordBatchBuilder;
-use taffrail_protocol::{Records, Uuid};
+use taffrail_protocol::{ErrorCode, Records, Uuid};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -174,11 +174,16 @@ fn a_new_replica_begins_where_the_log_start_lies_within_a_batch() -> Result<()> 
         }],
         ..ProduceRequest::default()
     };
-    let answer = ask(&leader, &produce)?;
-    ensure!(
-        answer.responses[0].partition_responses[0].error_code == 0,
-        "{answer:?}"
-    );
+    // The leader may hear of the topic later than whom the client asked.
+    wait_until("the leader to take a batch", LIMIT, || {
+        let answer = ask(&leader, &produce)?;
+        let code = answer.responses[0].partition_responses[0].error_code;
+        ensure!(
+            [0, ErrorCode::NotLeaderOrFollower.code()].contains(&code),
+            "{answer:?}"
+        );
+        Ok(code == 0)
+    })?;
     let delete = DeleteRecordsRequest {
         topics: vec![DeleteRecordsTopic {
             name: "cut".to_owned(),
