@@ -9,6 +9,7 @@ use taffrail_core::producer::{Batch, Producers, Settings, SnapshotEntry, Truncat
 use taffrail_core::time::Instant;
 use taffrail_log::{AbortedTransaction, Disk, LocatedBatch, Log, LogError};
 use taffrail_protocol::producer_snapshot::{self, ProducerSnapshotEntry};
+use taffrail_protocol::records::Batches;
 
 use crate::partition::producer_batch;
 
@@ -74,6 +75,30 @@ pub(crate) fn note<D: Disk>(
         Some(aborted) => log.note_aborted(aborted),
         None => Ok(()),
     }
+}
+
+/// Takes note of batches that were appended at once. `rolled` is the base offset of the newest segment that was begun on the way: its
+/// snapshot is of all that is below, be it of the same append, and of nothing else.
+pub(crate) fn note_all<D: Disk>(
+    log: &mut Log<D>,
+    producers: &mut Producers,
+    now: Instant,
+    batches: &[u8],
+    mut rolled: Option<i64>,
+) -> Result<(), LogError> {
+    for (header, range) in Batches::new(batches).flatten() {
+        if let Some(offset) = rolled.take_if(|offset| header.base_offset >= *offset) {
+            write(log, offset, producers);
+        }
+        if let Some(batch) = producer_batch(&header, &batches[range]) {
+            note(log, producers, now, &batch, header.base_offset)?;
+        }
+    }
+    // Of the new segment nothing fitted any more.
+    if let Some(offset) = rolled {
+        write(log, offset, producers);
+    }
+    Ok(())
 }
 
 fn note_in(
@@ -182,5 +207,57 @@ fn from_bytes(entry: &ProducerSnapshotEntry) -> SnapshotEntry {
         timestamp: entry.timestamp,
         coordinator_epoch: entry.coordinator_epoch,
         current_txn_first_offset: entry.current_txn_first_offset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use taffrail_log::{LogConfig, LogDirectory, OpenFiles, RealDisk};
+    use taffrail_protocol::records::{RecordBatchBuilder, patch_base_offset_and_epoch};
+
+    use super::*;
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    /// Else a batch below the new segment that is sent again after the next start would be taken for a new one.
+    #[test]
+    fn a_snapshot_counts_in_what_came_with_the_batch_that_opened_the_segment() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut batches = Vec::new();
+        // The last one is too much for the segment.
+        for (offset, (producer_id, sequence, bytes)) in
+            (0..).zip([(7, 0, 100), (8, 0, 100), (7, 1, 100), (8, 1, 900)])
+        {
+            let mut batch = RecordBatchBuilder::new(0, NOW_MS).producer(producer_id, 0, sequence);
+            batch.push(None, Some(&vec![b'v'; bytes]), &[]);
+            let mut batch = batch.build();
+            patch_base_offset_and_epoch(&mut batch, offset, 1);
+            batches.extend(batch);
+        }
+        let files = OpenFiles::new(10);
+        let directory = LogDirectory::open(RealDisk, folder.path(), "cluster", 1, [1; 16], files);
+        let config = LogConfig {
+            segment_bytes: 1_000,
+            ..LogConfig::default()
+        };
+        let directory = directory.expect("a usable folder");
+        let made = directory.create_log("orders", 0, [2; 16], Arc::new(config), NOW_MS);
+        let mut log = made.expect("a new log");
+        let appended = log.append_follower(&batches, 1, NOW_MS).expect("room");
+        assert_eq!(appended.rolled, Some(3));
+
+        let (settings, now) = (Settings::default(), Instant::ZERO);
+        let mut producers = Producers::new(settings, now);
+        note_all(&mut log, &mut producers, now, &batches, appended.rolled).expect("noted");
+        assert_eq!(log.producer_snapshots().expect("readable"), [3]);
+        let loaded = load(&mut log, settings, now);
+        let next = |producers: &Producers| {
+            let next = |id| Some(producers.known(ProducerId(id))?.next_sequence);
+            (next(7), next(8))
+        };
+        assert_eq!(next(&loaded), (Some(2), Some(2)));
+        assert_eq!(next(&loaded), next(&producers));
     }
 }

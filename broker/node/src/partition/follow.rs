@@ -7,9 +7,7 @@ use taffrail_core::ids::LeaderEpoch;
 use taffrail_core::replica::{FetchPosition, FetchedPartition, FollowerAction, WaitReason};
 use taffrail_core::time::Instant;
 use taffrail_log::{Disk, Log, LogError, RoomFor};
-use taffrail_protocol::records::Batches;
 
-use super::append::producer_batch;
 use super::read::end_of_epoch;
 use super::repair::Soundness;
 use super::upkeep::log_failure;
@@ -185,23 +183,16 @@ impl<E: Env> Partition<E> {
                 }
             };
             replica.append_failing = false;
-            if let Some(offset) = appended.rolled {
-                producer_snapshots::write(log, offset, &replica.producers);
+            if appended.rolled.is_some() {
                 self.flushes.push(self.id);
             }
-            for (header, range) in Batches::new(&records[..appended.bytes]).flatten() {
-                let Some(batch) = producer_batch(&header, &records[range]) else {
-                    continue;
-                };
-                let (producers, base_offset) = (&mut replica.producers, header.base_offset);
-                if let Err(error) =
-                    producer_snapshots::note(log, producers, now, &batch, base_offset)
-                {
-                    // The log is closed for good: its directory goes offline.
-                    log_failure(&self.name(), "note a transaction", &error);
-                    follower.handle_failed(now);
-                    return waiting(follower, now);
-                }
+            let (records, producers) = (&records[..appended.bytes], &mut replica.producers);
+            let noted = producer_snapshots::note_all(log, producers, now, records, appended.rolled);
+            if let Err(error) = noted {
+                // The log is closed for good: its directory goes offline.
+                log_failure(&self.name(), "note a transaction", &error);
+                follower.handle_failed(now);
+                return waiting(follower, now);
             }
             self.flushes.note_appended(appended.bytes as u64);
             replica.unseen_bytes += i64::try_from(appended.bytes).unwrap_or(i64::MAX);
