@@ -251,7 +251,8 @@ impl Leader {
             self.replicas.iter_mut().for_each(Replica::reset);
             self.take_partition(now, state);
         } else if state.leader_epoch == self.leader_epoch
-            && state.partition_epoch > self.partition_epoch
+            && (state.partition_epoch > self.partition_epoch
+                || (state.partition_epoch == self.partition_epoch && !self.has_replicas_of(state)))
         {
             self.take_partition(now, state);
         } else {
@@ -266,6 +267,14 @@ impl Leader {
             }
         }
         self.settle(now, effects);
+    }
+
+    /// Whether the replicas are those of the metadata. The answer to a proposal that was sent again tells an ISR and a partition epoch, and
+    /// a reassignment may have come in between: then the epoch is known and its replicas are not.
+    fn has_replicas_of(&self, state: &PartitionState) -> bool {
+        let is_known = |id: &BrokerId| self.replicas.iter().any(|replica| replica.broker == *id);
+        state.replicas.len() == self.replicas.len()
+            && state.replicas.iter().all(|(id, _)| is_known(id))
     }
 
     /// The configuration changed.

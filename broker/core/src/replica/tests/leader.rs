@@ -191,7 +191,7 @@ fn fetch(
 }
 
 /// Each event at its time in milliseconds, with the effects it must have.
-fn check(mut leader: Leader, steps: &[(u64, Event, &[&str])]) -> Leader {
+pub(super) fn check(mut leader: Leader, steps: &[(u64, Event, &[&str])]) -> Leader {
     for (at_ms, event, expected) in steps {
         let found = handle(&mut leader, *at_ms, event).effects;
         assert_eq!(&found, expected, "at {at_ms}: {event:?}");

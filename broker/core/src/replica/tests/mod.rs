@@ -5,3 +5,4 @@ mod leader_against_controller;
 mod out_of_sync;
 mod proof;
 mod read_replica;
+mod reassigned;
