@@ -95,8 +95,11 @@ fn judge_v2(value: &TransactionValue, request: &EndTransaction) -> Result<Verdic
     if value.producer_id != producer_id && !is_retry_with_old_id {
         return Err(ErrorKind::InvalidProducerIdMapping);
     }
+    // An end of version 0 leaves its producer the epoch: one that is raised all the same fenced it, and is nobody's.
     let is_retry = is_retry_with_old_id
-        || (value.producer_id == producer_id && epoch.checked_add(1) == Some(value.producer_epoch));
+        || (value.producer_id == producer_id
+            && value.client_version.raises_epoch()
+            && epoch.checked_add(1) == Some(value.producer_epoch));
     let is_current = value.producer_id == producer_id && epoch == value.producer_epoch;
     let may_speak = match value.state {
         State::Ongoing | State::Empty => is_current,

@@ -17,6 +17,8 @@ use std::fmt;
 /// | last marker is written | | | → CompleteCommit | → CompleteAbort | | |
 /// | silent for the expiration | → forgotten: tombstone | | | | → forgotten | → forgotten |
 ///
+/// A retry is one of version 2 whose end was of version 2 too: after an abort of version 0 that fenced it, `e − 1` is fenced.
+///
 /// Epochs end at 32766: InitProducerId, or an end in version 2, then goes on with a fresh producer id and epoch 0. Markers
 /// alone may carry 32767.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! EndTxn in every state, of both versions.
 
-use super::world::{World, producer};
+use super::world::{TIMEOUT_MS, World, producer};
 use crate::error::ErrorKind::{
     ConcurrentTransactions, InvalidProducerIdMapping, InvalidRequest, InvalidTxnState,
     ProducerFenced,
@@ -236,4 +236,27 @@ fn a_client_of_version_0_that_is_fenced_with_the_last_epoch_is_replaced_by_a_fre
     );
     world.write_markers(usize::MAX);
     assert_eq!(world.init("t", None), Ok(producer(2, 0)));
+}
+
+#[test]
+fn a_producer_that_was_fenced_by_version_0_is_not_told_the_epoch_that_fenced_it() {
+    for epoch in [0, i16::MAX - 1] {
+        let (mut world, _) = World::in_state(State::Empty, V0);
+        let mut value = world.value("t").clone();
+        value.producer_epoch = epoch;
+        let record = Record {
+            transactional_id: "t".to_owned(),
+            value: Some(value),
+        };
+        world.finish(vec![record], Vec::new());
+        let before = producer(1, epoch);
+        assert_eq!(world.add("t", before, &[("p", 0)], V0), Ok(()));
+        world.pass(2 * u64::try_from(TIMEOUT_MS).expect("positive"));
+        assert_eq!(world.value("t").state, State::PrepareAbort);
+        assert_eq!(world.value("t").producer(), producer(1, epoch + 1));
+        for _ in 0..2 {
+            assert_eq!(world.end("t", before, false, V2), Err(ProducerFenced));
+            world.write_markers(usize::MAX);
+        }
+    }
 }
