@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::contradiction::Contradiction;
 use super::record::{ConfigResource, Listener, Partition, Record};
 use crate::ids::{BrokerEpoch, BrokerId, DirectoryId, Incarnation, TopicId, TopicPartition};
 
@@ -109,11 +110,19 @@ pub struct Topic {
 }
 
 impl Image {
-    /// Applies one record. Total: a record about something that is not there changes nothing.
+    /// Applies one record that this process decided.
     ///
     /// # Panics
-    /// When a partition's state breaks an invariant: a broker that has lost one stops rather than go on.
+    /// When it contradicts the image: a controller that has lost an invariant stops rather than go on.
     pub fn apply(&mut self, record: &Record) {
+        if let Err(contradiction) = self.try_apply(record) {
+            panic!("decided what cannot be: {contradiction}");
+        }
+    }
+
+    /// Applies one record, whoever it comes from. A record about something that is not there changes nothing, and neither does
+    /// one that is refused.
+    pub fn try_apply(&mut self, record: &Record) -> Result<(), Contradiction> {
         match record {
             Record::ClusterId { cluster_id } => self.cluster_id = Some(cluster_id.clone()),
             Record::RegisterBroker {
@@ -165,13 +174,13 @@ impl Image {
                 };
                 self.endpoints.insert(*broker, endpoints);
             }
-            Record::Topic { topic_id, name } => self.add_topic(*topic_id, name),
+            Record::Topic { topic_id, name } => self.add_topic(*topic_id, name)?,
             Record::RemoveTopic { topic_id } => self.remove_topic(*topic_id),
             Record::Partition {
                 topic_id,
                 partition,
                 state,
-            } => self.set_partition(*topic_id, *partition, state),
+            } => self.set_partition(*topic_id, *partition, state)?,
             Record::Config {
                 resource,
                 name,
@@ -220,6 +229,7 @@ impl Image {
             }
             Record::NoOp => {}
         }
+        Ok(())
     }
 
     /// Whether this record, applied next, elects a leader without proof that it has every acknowledged record.
@@ -236,18 +246,30 @@ impl Image {
         state.elects_without_proof(self.partition(id))
     }
 
-    /// Applies records in order.
+    /// Applies records that this process decided, in order; panics as `apply` does.
     pub fn apply_all<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) {
         for record in records {
             self.apply(record);
         }
     }
 
+    /// Applies records in order, whoever they come from. After a refusal those before it are in the image.
+    pub fn try_apply_all<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Result<(), Contradiction> {
+        records
+            .into_iter()
+            .try_for_each(|record| self.try_apply(record))
+    }
+
     /// The image that these records, the whole of a snapshot or a log, build.
-    pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+    pub fn replay<'a>(
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Result<Self, Contradiction> {
         let mut image = Self::default();
-        image.apply_all(records);
-        image
+        image.try_apply_all(records)?;
+        Ok(image)
     }
 
     /// The records that rebuild this image, in a stable order.
@@ -489,16 +511,31 @@ impl Image {
         self.next_producer_id
     }
 
-    fn add_topic(&mut self, topic_id: TopicId, name: &str) {
+    fn add_topic(&mut self, topic_id: TopicId, name: &str) -> Result<(), Contradiction> {
+        let name = name.to_owned();
+        if let Some(holder) = self.topic(topic_id) {
+            let holder = holder.name.clone();
+            return Err(Contradiction::TopicIdTaken {
+                topic_id,
+                name,
+                holder,
+            });
+        }
+        if let Some(&holder) = self.topic_ids.get(&name) {
+            return Err(Contradiction::TopicNameTaken {
+                topic_id,
+                name,
+                holder,
+            });
+        }
+        self.topic_ids.insert(name.clone(), topic_id);
         let topic = Topic {
             id: topic_id,
-            name: name.to_owned(),
+            name,
             partitions: Vec::new(),
         };
-        let replaced = self.topic_ids.insert(name.to_owned(), topic_id);
-        assert!(replaced.is_none(), "topic name {name} is taken");
-        let replaced = self.topics.insert(topic_id, Arc::new(topic));
-        assert!(replaced.is_none(), "topic id {topic_id} is taken");
+        self.topics.insert(topic_id, Arc::new(topic));
+        Ok(())
     }
 
     fn remove_topic(&mut self, topic_id: TopicId) {
@@ -509,27 +546,47 @@ impl Image {
         }
     }
 
-    fn set_partition(&mut self, topic_id: TopicId, partition: i32, state: &Partition) {
+    fn set_partition(
+        &mut self,
+        topic_id: TopicId,
+        index: i32,
+        state: &Partition,
+    ) -> Result<(), Contradiction> {
+        let partition = TopicPartition::new(topic_id, index);
         if let Err(rule) = state.check_invariants() {
-            panic!("partition {topic_id}-{partition} breaks \"{rule}\": {state:?}");
+            return Err(Contradiction::PartitionInvariant {
+                partition,
+                rule,
+                state: Box::new(state.clone()),
+            });
         }
         let Some(topic) = self.topics.get_mut(&topic_id) else {
-            return;
+            return Ok(());
         };
-        let partitions = &mut Arc::make_mut(topic).partitions;
-        match usize::try_from(partition) {
-            Ok(index) if index < partitions.len() => {
-                let old = &partitions[index];
-                assert!(
-                    old.leader_epoch <= state.leader_epoch
-                        && old.partition_epoch <= state.partition_epoch,
-                    "epochs of partition {topic_id}-{partition} go back from {old:?} to {state:?}"
-                );
-                partitions[index] = state.clone();
-            }
-            Ok(index) if index == partitions.len() => partitions.push(state.clone()),
-            _ => panic!("partition {topic_id}-{partition} leaves a gap"),
+        let partitions = topic.partitions.len();
+        let index = usize::try_from(index).ok();
+        let Some(index) = index.filter(|index| *index <= partitions) else {
+            return Err(Contradiction::PartitionGap {
+                partition,
+                partitions,
+            });
+        };
+        if let Some(before) = topic.partitions.get(index)
+            && (before.leader_epoch > state.leader_epoch
+                || before.partition_epoch > state.partition_epoch)
+        {
+            return Err(Contradiction::PartitionEpochs {
+                partition,
+                before: Box::new(before.clone()),
+                state: Box::new(state.clone()),
+            });
         }
+        let partitions = &mut Arc::make_mut(topic).partitions;
+        match partitions.get_mut(index) {
+            Some(before) => *before = state.clone(),
+            None => partitions.push(state.clone()),
+        }
+        Ok(())
     }
 
     fn set_config(&mut self, resource: &ConfigResource, name: &str, value: Option<&str>) {

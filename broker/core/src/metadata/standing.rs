@@ -65,7 +65,7 @@ mod tests {
             rack: None,
             fenced,
         };
-        Image::replay(&[register(1, true), register(2, false)])
+        Image::replay(&[register(1, true), register(2, false)]).unwrap()
     }
 
     #[test]

@@ -92,6 +92,7 @@ mod tests {
                     state,
                 },
             ])
+            .unwrap()
         };
         let check = |leader: Option<i32>, expected: Option<i32>| {
             let (image, mut hints) = (led_by(leader.map(BrokerId)), LeaderHints::default());

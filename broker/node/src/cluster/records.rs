@@ -3,7 +3,7 @@
 use taffrail_core::ids::{
     BrokerEpoch, BrokerId, DirectoryId, Incarnation, LeaderEpoch, PartitionEpoch, TopicId,
 };
-use taffrail_core::metadata::{ConfigResource, Listener, Partition, Record};
+use taffrail_core::metadata::{ConfigResource, Contradiction, Image, Listener, Partition, Record};
 use taffrail_protocol::messages::{
     BrokerEndpointsRecord, BrokerStateRecord, ClusterIdRecord, ConfigRecord, InviteVoterRecord,
     NoOpRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord,
@@ -18,7 +18,7 @@ use thiserror::Error;
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
-/// Bytes that are no metadata records.
+/// Bytes that are no metadata records, or records that cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum RecordError {
     #[error(transparent)]
@@ -27,6 +27,8 @@ pub(super) enum RecordError {
     Resource(i8, String),
     #[error("a record has port {0}")]
     Port(i32),
+    #[error("a record contradicts those before it: {0}")]
+    Contradiction(#[from] Contradiction),
 }
 
 /// The bytes of the records of one decision, or of a snapshot.
@@ -41,6 +43,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Record>, RecordError> {
         .into_iter()
         .map(to_core)
         .collect()
+}
+
+/// The image that the records of a snapshot build.
+pub(super) fn replay(snapshot: &[u8]) -> Result<Image, RecordError> {
+    Ok(Image::replay(&decode(snapshot)?)?)
 }
 
 fn to_protocol(record: &Record) -> MetadataRecord {

@@ -82,13 +82,13 @@ impl<E: Env> Cluster<E> {
         let config = &broker.config;
         let (image, applied) = match &persisted.snapshot {
             Some(snapshot) => {
-                let records = records::decode(&snapshot.data).map_err(|error| {
+                let image = records::replay(&snapshot.data).map_err(|error| {
                     StartError::Storage(format!(
                         "metadata snapshot {} cannot be used: {error}. {DAMAGED_ADVICE}",
                         snapshot.index
                     ))
                 })?;
-                (Image::replay(&records), snapshot.index)
+                (image, snapshot.index)
             }
             None => (Image::default(), 0),
         };
@@ -124,9 +124,7 @@ impl<E: Env> Cluster<E> {
             ));
         };
         let mut task = Task::new(broker, parts, &sender, events);
-        task.begin()
-            .await
-            .map_err(|reason| StartError::Storage(format!("{reason}. {DAMAGED_ADVICE}")))?;
+        task.begin().await.map_err(StartError::Storage)?;
         self.check_cluster_id()?;
         broker.env.spawn(task.run());
         Ok(())

@@ -123,6 +123,7 @@ mod tests {
                 state,
             },
         ])
+        .unwrap()
     }
 
     #[test]

@@ -258,10 +258,10 @@ proptest! {
             (last, seen) = (image, cluster.log.len());
         }
         let live = cluster.image();
-        let replayed = Image::replay(&cluster.log);
+        let replayed = Image::replay(&cluster.log).unwrap();
         prop_assert_eq!(live, &replayed);
         let snapshot: Vec<Record> = live.snapshot();
-        let rebuilt = Image::replay(&snapshot);
+        let rebuilt = Image::replay(&snapshot).unwrap();
         prop_assert_eq!(live, &rebuilt);
         prop_assert_eq!(live.hash(), rebuilt.hash());
         prop_assert_eq!(&snapshot, &rebuilt.snapshot());

@@ -20,7 +20,8 @@ use super::link::Link;
 use super::pending::PendingReplies;
 use super::{Decide, Decided, Event, QuorumProgress, Release};
 use crate::broker::Broker;
-use crate::cluster::metadata_log::{MetadataLog, MetadataLogError};
+use crate::cluster::metadata_log::{DAMAGED_ADVICE, MetadataLog, MetadataLogError};
+use crate::cluster::records::RecordError;
 use crate::cluster::seat::{self, SeatLost};
 use crate::cluster::{records, search};
 use crate::env::Env;
@@ -392,7 +393,8 @@ impl<E: Env> Task<E> {
 
     /// Does all that Raft asks for.
     async fn drive(&mut self) -> Result<(), String> {
-        while let Some(ready) = self.raft.ready().map_err(|error| error.to_string())? {
+        let damaged = |error: RaftError| format!("{error}. {DAMAGED_ADVICE}");
+        while let Some(ready) = self.raft.ready().map_err(damaged)? {
             self.send(ready.messages);
             if let Some(snapshot) = &ready.install {
                 self.install(snapshot)?;
@@ -475,15 +477,13 @@ impl<E: Env> Task<E> {
     }
 
     fn install(&mut self, snapshot: &Snapshot) -> Result<(), String> {
-        let records = records::decode(&snapshot.data).map_err(|error| {
-            format!(
-                "the metadata snapshot at {} cannot be read: {error}",
-                snapshot.index
-            )
+        let index = snapshot.index;
+        let image = records::replay(&snapshot.data).map_err(|error| {
+            format!("metadata snapshot {index} cannot be used: {error}. {DAMAGED_ADVICE}")
         })?;
-        tracing::info!(index = snapshot.index, "installed a metadata snapshot");
-        self.image = Arc::new(Image::replay(&records));
-        self.applied = snapshot.index;
+        tracing::info!(index, "installed a metadata snapshot");
+        self.image = Arc::new(image);
+        self.applied = index;
         self.broker.cluster.history.clear();
         self.publish();
         Ok(())
@@ -493,9 +493,11 @@ impl<E: Env> Task<E> {
         let mut own = 0;
         let mut without_proof = 0;
         for entry in committed {
-            let records = records::decode(&entry.data).map_err(|error| {
-                format!("metadata entry {} cannot be read: {error}", entry.index)
-            })?;
+            let unusable = |error: RecordError| {
+                let index = entry.index;
+                format!("metadata entry {index} cannot be used: {error}. {DAMAGED_ADVICE}")
+            };
+            let records = records::decode(&entry.data).map_err(unusable)?;
             let is_own = self
                 .leadership
                 .as_ref()
@@ -503,7 +505,9 @@ impl<E: Env> Task<E> {
             for record in &records {
                 let image = Arc::make_mut(&mut self.image);
                 without_proof += u64::from(is_own && image.is_election_without_proof(record));
-                image.apply(record);
+                image
+                    .try_apply(record)
+                    .map_err(|contradiction| unusable(contradiction.into()))?;
             }
             self.applied = entry.index;
             self.broker
