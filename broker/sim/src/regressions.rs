@@ -18,4 +18,14 @@ pub const REGRESSIONS: &[(u64, u32, &str)] = &[
         20,
         "a coordinator that had stood still told a group an offset of before",
     ),
+    (
+        7275,
+        20,
+        "a follower dropped the answer that told the high watermark, for an overlapping one had brought its records, and was not told again",
+    ),
+    (
+        7312,
+        20,
+        "a leader refused the replicas of a reassignment for ever, because an answer had told it the epoch before",
+    ),
 ];

@@ -83,11 +83,18 @@ impl<H> Session<H> {
         self.index.len()
     }
 
-    /// Adds a partition at the end, or updates the position of one that is there.
+    /// Adds a partition at the end, or updates the position of one that is there. Whoever names it without having come any further
+    /// in the same leader epoch may not have taken what it was told, and is told again: a follower drops an answer that a new epoch
+    /// has overtaken.
     pub(super) fn put(&mut self, key: PartitionKey, position: Position) {
         if let Some(slot) = self.index.get(&key) {
             if let Some(partition) = &mut self.slots[*slot as usize] {
-                partition.position = position;
+                let before = std::mem::replace(&mut partition.position, position);
+                let came_further = before.current_leader_epoch == position.current_leader_epoch
+                    && before.fetch_offset < position.fetch_offset;
+                if !came_further {
+                    partition.high_watermark = -1;
+                }
             }
             return;
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::ids::TopicId;
+use crate::ids::{LeaderEpoch, TopicId};
 use crate::time::Instant;
 
 const NOW: Instant = Instant::from_millis(1_000_000);
@@ -195,6 +195,32 @@ fn only_news_is_answered() {
     check(failing, failing, true);
     // When an error is over, the client hears of it.
     check(failing, quiet, true);
+}
+
+#[test]
+fn whoever_names_a_partition_without_having_come_further_is_told_again() {
+    let check = |epoch: i32, fetch_offset: i64, expected: bool| {
+        let named = |epoch: i32, fetch_offset: i64| Position {
+            current_leader_epoch: Some(LeaderEpoch(epoch)),
+            ..position(fetch_offset)
+        };
+        let (mut sessions, id) = cache_with(&[1]);
+        for (session_epoch, position, expected) in [
+            (1, named(3, 10), true),
+            (2, named(epoch, fetch_offset), expected),
+        ] {
+            let mut request = fetch(id, session_epoch, &[]);
+            request.partitions = vec![(key(1), position)];
+            let mut context = sessions.handle_fetch(NOW, request).unwrap();
+            let found = !answer_all(&mut context, answer(5)).is_empty();
+            assert_eq!(found, expected, "{position:?}");
+            sessions.handle_answered(NOW, || 0, context);
+        }
+    };
+    check(3, 11, false);
+    check(3, 10, true);
+    check(3, 9, true);
+    check(4, 11, true);
 }
 
 #[test]

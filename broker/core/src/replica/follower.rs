@@ -8,7 +8,8 @@
 //! | OFFSET_OUT_OF_RANGE, start not known | ask the leader for its log start | [`Follower::handle_leader_log_start`] |
 //! | NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, unknown topic | wait for metadata, here or there | [`Follower::handle_leader`], or ask again after a pause that grows |
 //! | anything else | wait | ask again after a pause that grows |
-//! | anything, for a position that is no longer ours | ignore | |
+//! | no error, for a position of this epoch that we have passed | [`Follower::handle_append`] without records: high watermark, log start | fetch on |
+//! | anything else for a position that is no longer ours | ignore | |
 //!
 //! The divergence is looked at before the high watermark of the same answer is (KAFKA-14704), and the high watermark
 //! is never a point of truncation (KIP-101).
@@ -81,6 +82,9 @@ pub enum FollowerAction {
     Ignore,
     /// Append the batches that [`FetchPosition::takes`], none included, and call [`Follower::handle_append`].
     Append,
+    /// The records are here already, by another answer to a fetch that was under way at the same time: call
+    /// [`Follower::handle_append`] with the log as it is. A leader does not tell the same high watermark twice.
+    AppendNothing,
     /// Truncate the log and its epoch cache to this offset (exclusive end) and call [`Follower::handle_truncated`].
     /// The offset may equal the log end: the epoch cache is trimmed all the same (KAFKA-10706).
     TruncateTo(i64),
@@ -185,9 +189,19 @@ impl Follower {
         answer: &FetchedPartition,
         end_of_epoch: impl FnOnce(LeaderEpoch) -> Option<EpochEnd>,
     ) -> FollowerAction {
-        if asked.leader_epoch != self.leader_epoch || asked.fetch_offset != self.log.log_end_offset
-        {
+        if asked.leader_epoch != self.leader_epoch {
             return FollowerAction::Ignore;
+        }
+        if asked.fetch_offset != self.log.log_end_offset {
+            // Whatever was appended since came from this leader in this epoch, so that its high watermark holds for it.
+            let is_overtaken = asked.fetch_offset < self.log.log_end_offset
+                && answer.error.is_none()
+                && answer.diverging.is_none();
+            return if is_overtaken {
+                FollowerAction::AppendNothing
+            } else {
+                FollowerAction::Ignore
+            };
         }
         match answer.error {
             None => {

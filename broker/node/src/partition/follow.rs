@@ -79,6 +79,7 @@ impl<E: Env> Partition<E> {
         }
         match action {
             FollowerAction::Append => self.append_fetched(replica, env, asked, answer, records),
+            FollowerAction::AppendNothing => self.append_fetched(replica, env, asked, answer, &[]),
             other => self.act(replica, env, other),
         }
     }
@@ -116,7 +117,9 @@ impl<E: Env> Partition<E> {
             return FollowerStep::Leave;
         };
         let done = match action {
-            FollowerAction::Ignore | FollowerAction::Append => return FollowerStep::Fetch,
+            FollowerAction::Ignore | FollowerAction::Append | FollowerAction::AppendNothing => {
+                return FollowerStep::Fetch;
+            }
             FollowerAction::AskLogStart => {
                 return FollowerStep::AskLogStart(follower.leader_epoch());
             }

@@ -19,6 +19,7 @@ use taffrail_protocol::{Request, Uuid};
 use tokio::sync::Notify;
 
 use super::fetch_answer::{self, Answered};
+use super::fetch_session::Session;
 use super::flush_queue;
 use super::throttle::Throttle;
 use crate::broker::Broker;
@@ -171,35 +172,20 @@ enum Outcome {
     Broken,
 }
 
-/// The fetch session at the leader, as this side knows it.
-#[derive(Default)]
-struct Session {
-    id: i32,
-    epoch: i32,
-    /// The partitions in the leader's session, with what it was last told of each; none if it has to be told again.
-    told: BTreeMap<TopicPartition, Option<FetchPosition>>,
-}
-
-impl Session {
-    fn next_epoch(&mut self) {
-        self.epoch = self.epoch.checked_add(1).unwrap_or(1);
-    }
-}
-
 impl<E: Env> Fetcher<E> {
     /// One request and its answer; or a wait for something to do.
     async fn turn(&mut self) {
         self.take_assignments();
         self.take_rested();
-        if self.due.is_empty() && self.session.told.is_empty() {
+        if self.due.is_empty() && self.session.is_empty() {
             self.wanted().await;
             return;
         }
         let fetchers = &self.broker.replication.fetchers;
-        let told = &self.session.told;
+        let session = &self.session;
         self.due
-            .retain(|id| told.contains_key(id) || fetchers.follows(*id, self.leader));
-        if self.due.is_empty() && self.session.told.is_empty() {
+            .retain(|id| session.has(*id) || fetchers.follows(*id, self.leader));
+        if self.due.is_empty() && self.session.is_empty() {
             return;
         }
         if self.connection.is_none() && !self.connect().await {
@@ -207,6 +193,7 @@ impl<E: Env> Fetcher<E> {
         }
         self.flush_due().await;
         let request = self.next_request();
+        self.session.note_first_answered();
         if request.session_id == 0 && request.topics.is_empty() {
             // Everything that was due has gone or waits.
             return;
@@ -266,9 +253,8 @@ impl<E: Env> Fetcher<E> {
 
     /// The leader's session is unknown: the next request tells everything anew.
     fn reset_session(&mut self) {
-        let told = std::mem::take(&mut self.session.told);
-        self.due.extend(told.into_keys());
-        self.session = Session::default();
+        let lost = std::mem::take(&mut self.session);
+        self.due.extend(lost.partitions());
     }
 
     /// What was appended since the last request and may only be told once it is durable: one round of fsyncs for all.
@@ -291,16 +277,16 @@ impl<E: Env> Fetcher<E> {
         let now = self.broker.env.now();
         // Whatever was flushed and connected to meanwhile: a partition that has gone elsewhere by now is not asked for any more.
         // The leader takes a fetch for proof that none of its session has. New ones are flushed first, and come with the next.
-        let told = &self.session.told;
+        let session = &self.session;
         self.due
-            .extend(self.assignments.take_those(|id| told.contains_key(id)));
+            .extend(self.assignments.take_those(|id| session.has(*id)));
         let mut forgotten = Vec::new();
         let mut topics: Vec<FetchTopic> = Vec::new();
         for id in std::mem::take(&mut self.due) {
             let position = match self.position(id, now) {
                 Ok(position) => position,
                 Err(step) => {
-                    if self.session.told.remove(&id).is_some() {
+                    if self.session.forget(id) {
                         forgotten.push(id);
                     }
                     if let FollowerStep::Wait(until) = step {
@@ -309,10 +295,9 @@ impl<E: Env> Fetcher<E> {
                     continue;
                 }
             };
-            if self.session.told.get(&id) == Some(&Some(position)) {
+            if !self.session.tell(id, position) {
                 continue;
             }
-            self.session.told.insert(id, Some(position));
             push_partition(
                 &mut topics,
                 id,
@@ -426,7 +411,9 @@ impl<E: Env> Fetcher<E> {
                 frame = under_way.as_mut() => frame,
                 frame = next.as_mut() => frame,
             };
-            match self.take_answer(None, frame).await {
+            let outcome = self.take_answer(None, frame).await;
+            self.session.note_first_answered();
+            match outcome {
                 Outcome::Continue => under_way = next,
                 // The answer that is still to come is to a session that is no more.
                 Outcome::NoSession | Outcome::Broken => return Outcome::Broken,
@@ -470,7 +457,7 @@ impl<E: Env> Fetcher<E> {
 
     async fn apply(&mut self, free: Option<&PeerConnection<E>>, answered: &Answered) {
         for fetched in &answered.partitions {
-            let Some(Some(asked)) = self.session.told.get(&fetched.id).copied() else {
+            let Some(asked) = self.session.asked(fetched.id) else {
                 continue;
             };
             let Some(partition) = self.broker.partition(fetched.id) else {
@@ -503,7 +490,7 @@ impl<E: Env> Fetcher<E> {
             self.due.insert(fetched.id);
             if fetched.answer.error.is_some() {
                 // Asked for again, though the position did not change; or forgotten, if it waits or has gone.
-                self.session.told.insert(fetched.id, None);
+                self.session.note_refused(fetched.id);
             }
         }
     }

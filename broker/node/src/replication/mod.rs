@@ -5,6 +5,7 @@ mod apply;
 mod directories;
 mod elections;
 mod fetch_answer;
+mod fetch_session;
 mod fetcher;
 mod flush_queue;
 mod gathered;

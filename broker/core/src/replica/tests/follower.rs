@@ -131,9 +131,43 @@ fn stale_answers_are_ignored() {
     let action = follower.handle_fetched(NOW, &asked, &answered(), end_of_epoch);
     assert_eq!(action, FollowerAction::Ignore);
     let asked = follower.fetch_position(NOW).unwrap();
-    follower.handle_append(31, Some(LeaderEpoch(6)), &answered());
+    follower.handle_truncated(LocalLog {
+        log_end_offset: 29,
+        ..log()
+    });
     let action = follower.handle_fetched(NOW, &asked, &answered(), end_of_epoch);
     assert_eq!(action, FollowerAction::Ignore);
+}
+
+#[test]
+fn an_answer_whose_records_are_here_already_still_tells_the_high_watermark() {
+    let mut follower = follower();
+    let asked = follower.fetch_position(NOW).unwrap();
+    follower.handle_append(31, Some(LeaderEpoch(5)), &answered());
+    let later = FetchedPartition {
+        high_watermark: 31,
+        ..answered()
+    };
+    let action = follower.handle_fetched(NOW, &asked, &later, end_of_epoch);
+    assert_eq!(action, FollowerAction::AppendNothing);
+    follower.handle_append(31, Some(LeaderEpoch(5)), &later);
+    assert_eq!(follower.high_watermark(), 31);
+    for useless in [
+        FetchedPartition {
+            error: Some(ErrorKind::NotLeaderOrFollower),
+            ..later
+        },
+        FetchedPartition {
+            diverging: Some(EpochEnd {
+                epoch: LeaderEpoch(3),
+                end_offset: 25,
+            }),
+            ..later
+        },
+    ] {
+        let action = follower.handle_fetched(NOW, &asked, &useless, end_of_epoch);
+        assert_eq!(action, FollowerAction::Ignore, "{useless:?}");
+    }
 }
 
 #[test]
