@@ -47,6 +47,12 @@ fn kafka_protocol_reads_and_writes_the_same() {
             return;
         }
         let Some(oracle) = oracle(codec.name) else {
+            // Keys and values of internal topics are none of its messages; their bytes are compared where they are made.
+            assert!(
+                definition.kind == support::definition::Kind::Data,
+                "{} has no oracle",
+                codec.name
+            );
             return;
         };
         if version > oracle.last_version {
@@ -72,105 +78,99 @@ fn kafka_protocol_reads_and_writes_the_same() {
         same_values(codec.name, version, &ours, &theirs, &later);
         compared += 1;
     });
-    let expected = [
-        "AddRaftVoterRequest 1",
-        "AddRaftVoterResponse 1",
-        "ApiVersionsRequest 5",
-        "ApiVersionsResponse 5",
-        "DeleteGroupsRequest 3",
-        "DeleteGroupsResponse 3",
-        "DescribeLogDirsRequest 5",
-        "DescribeLogDirsResponse 5",
-        "ListOffsetsRequest 11",
-        "ListOffsetsResponse 11",
-        "OffsetCommitRequest 10",
-        "OffsetFetchRequest 10",
-        "TxnOffsetCommitRequest 6",
-        "TxnOffsetCommitResponse 6",
-        "WriteTxnMarkersRequest 2",
-        "WriteTxnMarkersResponse 2",
-    ];
-    assert_eq!(
-        lagging, expected,
-        "versions that the oracle does not know are covered by known bytes below"
-    );
+    for name in lagging {
+        assert!(
+            BYTES_OF_KAFKA
+                .iter()
+                .any(|(known, version, _)| name == format!("{known} {version}")),
+            "{name}: the oracle does not know this version, and no bytes of Kafka are compared"
+        );
+    }
     assert!(compared > 200 * VALUES_PER_VERSION, "{compared}");
 }
 
-/// Written by Kafka 4.4.0's own Java classes.
+/// Versions that the oracle lacks, written by Kafka 4.4.0's own Java classes.
+const BYTES_OF_KAFKA: &[(&str, i16, &str)] = &[
+    (
+        "AddRaftVoterRequest",
+        1,
+        "0363310000000500000002000102030405060708090a0b0c0d0e0f02024302682384000000",
+    ),
+    ("AddRaftVoterResponse", 1, "00000007007e026d00"),
+    ("ApiVersionsRequest", 5, "0461707004312e300363310000000200"),
+    (
+        "ApiVersionsResponse",
+        5,
+        "002302001200000005000000000703000802026600000002000108000000000000000902080202660002000100",
+    ),
+    ("DeleteGroupsRequest", 3, "02026700"),
+    ("DeleteGroupsResponse", 3, "000000000202670044047768790000"),
+    (
+        "ListOffsetsRequest",
+        11,
+        "ffffffff01020274020000000300000004fffffffffffffffa0000000003e800",
+    ),
+    (
+        "ListOffsetsResponse",
+        11,
+        "00000005020274020000000300000000000000000009000000000000000a00000004000000",
+    ),
+    (
+        "OffsetCommitRequest",
+        10,
+        "026700000007026d00020102030405060708090a0b0c0d0e0f1002000000010000000000000002000000030278000000",
+    ),
+    (
+        "OffsetCommitResponse",
+        10,
+        "00000000020102030405060708090a0b0c0d0e0f1002000000010019000000",
+    ),
+    (
+        "OffsetFetchRequest",
+        10,
+        "020267026d00000005020102030405060708090a0b0c0d0e0f1003000000010000000200000100",
+    ),
+    (
+        "OffsetFetchResponse",
+        10,
+        "00000000020267020102030405060708090a0b0c0d0e0f100200000001000000000000002a00000003000000000000000000",
+    ),
+    (
+        "TxnOffsetCommitRequest",
+        6,
+        "027402670000000000000007000300000005026d00020102030405060708090a0b0c0d0e0f100200000001000000000000002a000000020278000000",
+    ),
+    (
+        "TxnOffsetCommitResponse",
+        6,
+        "00000000020102030405060708090a0b0c0d0e0f1002000000010019000000",
+    ),
+    (
+        "WriteTxnMarkersRequest",
+        2,
+        "0200000000000000070003010202740300000001000000020000000009020000",
+    ),
+    (
+        "WriteTxnMarkersResponse",
+        2,
+        "0200000000000000070202740200000001002f00000000",
+    ),
+    ("DescribeLogDirsRequest", 5, "0202740300000001000000020000"),
+    (
+        "DescribeLogDirsResponse",
+        5,
+        "000000000000020000032f6402027402000000010000000000000002000000000000000301000000000000000000640000000000000032000000",
+    ),
+    (
+        "FetchResponse",
+        18,
+        "00000000000000000009020102030405060708090a0b0c0d0e0f1002000000010006ffffffffffffffffffffffffffffffffffffffffffffffff01ffffffff010101090000000200000008000001000d02000000020268000023840000",
+    ),
+];
+
 #[test]
 fn versions_that_the_oracle_lacks_have_the_bytes_of_kafka() {
-    for (name, version, hex) in [
-        (
-            "AddRaftVoterRequest",
-            1,
-            "0363310000000500000002000102030405060708090a0b0c0d0e0f02024302682384000000",
-        ),
-        ("AddRaftVoterResponse", 1, "00000007007e026d00"),
-        ("ApiVersionsRequest", 5, "0461707004312e300363310000000200"),
-        ("DeleteGroupsRequest", 3, "02026700"),
-        ("DeleteGroupsResponse", 3, "000000000202670044047768790000"),
-        (
-            "ListOffsetsRequest",
-            11,
-            "ffffffff01020274020000000300000004fffffffffffffffa0000000003e800",
-        ),
-        (
-            "ListOffsetsResponse",
-            11,
-            "00000005020274020000000300000000000000000009000000000000000a00000004000000",
-        ),
-        (
-            "OffsetCommitRequest",
-            10,
-            "026700000007026d00020102030405060708090a0b0c0d0e0f1002000000010000000000000002000000030278000000",
-        ),
-        (
-            "OffsetCommitResponse",
-            10,
-            "00000000020102030405060708090a0b0c0d0e0f1002000000010019000000",
-        ),
-        (
-            "OffsetFetchRequest",
-            10,
-            "020267026d00000005020102030405060708090a0b0c0d0e0f1003000000010000000200000100",
-        ),
-        (
-            "OffsetFetchResponse",
-            10,
-            "00000000020267020102030405060708090a0b0c0d0e0f100200000001000000000000002a00000003000000000000000000",
-        ),
-        (
-            "TxnOffsetCommitRequest",
-            6,
-            "027402670000000000000007000300000005026d00020102030405060708090a0b0c0d0e0f100200000001000000000000002a000000020278000000",
-        ),
-        (
-            "TxnOffsetCommitResponse",
-            6,
-            "00000000020102030405060708090a0b0c0d0e0f1002000000010019000000",
-        ),
-        (
-            "WriteTxnMarkersRequest",
-            2,
-            "0200000000000000070003010202740300000001000000020000000009020000",
-        ),
-        (
-            "WriteTxnMarkersResponse",
-            2,
-            "0200000000000000070202740200000001002f00000000",
-        ),
-        (
-            "DescribeLogDirsResponse",
-            5,
-            "000000000000020000032f6402027402000000010000000000000002000000000000000301000000000000000000640000000000000032000000",
-        ),
-        (
-            "FetchResponse",
-            18,
-            "00000000000000000009020102030405060708090a0b0c0d0e0f1002000000010006ffffffffffffffffffffffffffffffffffffffffffffffff01ffffffff010101090000000200000008000001000d02000000020268000023840000",
-        ),
-    ] {
+    for &(name, version, hex) in BYTES_OF_KAFKA {
         let bytes = from_hex(hex);
         let codec = *codecs()
             .iter()
