@@ -128,7 +128,7 @@ pub fn search(target: &Target, time: Duration, numbers: &mut Numbers) -> Result<
 }
 
 /// A seed with a few bytes changed, removed, inserted, made a large number, or taken from another seed.
-fn mutate(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
+pub fn mutate(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
     let mut data = seeds[numbers.below(seeds.len())].clone();
     for _ in 0..=numbers.below(4) {
         let at = numbers.below(data.len() + 1);

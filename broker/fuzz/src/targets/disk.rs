@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use taffrail_log::{Disk, DiskFile, LogConfig, LogDirectory, LogError, OpenFiles, ReadLimits};
+use taffrail_log::{
+    AbortedTransaction, Disk, DiskFile, LogConfig, LogDirectory, LogError, OpenFiles, ReadLimits,
+};
 use taffrail_protocol::records::{Batches, RecordBatchBuilder};
 use taffrail_sim::SimDisk;
 
@@ -15,7 +17,7 @@ const NOW: i64 = 1_700_000_000_000;
 const FOLDER: &str = "/data";
 
 /// The files that an input may stand for, by its first byte.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "orders-0/00000000000000000000.log",
     "orders-0/00000000000000000000.index",
     "orders-0/00000000000000000000.timeindex",
@@ -25,6 +27,8 @@ const FILES: [&str; 9] = [
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     ".kafka_cleanshutdown",
+    "orders-0/00000000000000000000.txnindex",
+    "replication-offset-checkpoint",
 ];
 
 pub(super) const TARGETS: &[Target] = &[Target {
@@ -57,6 +61,7 @@ fn recovery(data: &[u8]) {
         let (start, end) = (log.log_start_offset(), log.log_end_offset());
         assert!(start <= end && log.recovery_point() <= end, "{start} {end}");
         assert!(read_all(&mut log).is_ok_and(|read| read <= end));
+        assert!(log.aborted_transactions(start, end).is_ok());
         let mut batch = batch(3);
         let appended = log.append_leader(&mut batch, i32::MAX, NOW);
         assert!(appended.is_ok_and(|appended| appended.first_offset == end) || end > i64::MAX - 10);
@@ -121,6 +126,14 @@ fn make_replica(disk: &SimDisk) {
         let appended = log.append_leader(&mut batch(2), epoch, NOW);
         appended.expect("an intact log takes a batch");
     }
+    let aborted = AbortedTransaction {
+        producer_id: 1,
+        first_offset: 2,
+        last_offset: 7,
+        last_stable_offset: 8,
+    };
+    let noted = log.note_aborted(aborted);
+    noted.expect("an intact log takes an aborted transaction");
     drop(log);
     directory
         .write_checkpoints()
