@@ -155,3 +155,79 @@ fn schemas_keep_to_what_the_structural_walk_knows() {
         );
     }
 }
+
+#[test]
+fn kubectl_lists_and_scales_by_fields_that_exist() {
+    /// Whether a path such as `.status.conditions[?(@.type=="Ready")].status` leads to something in a schema.
+    fn exists(schema: &Value, path: &str) -> bool {
+        let mut at = schema;
+        for step in path.trim_start_matches('.').split('.') {
+            // The filter's own dot: `[?(@` and `type=="Ready")]` are of the step before.
+            let (name, is_list) = match (step.split_once("[?"), step.strip_suffix(")]")) {
+                (Some((name, _)), _) => (name, true),
+                (None, Some(_)) => continue,
+                (None, None) => (step, false),
+            };
+            at = &at["properties"][name];
+            if is_list {
+                at = &at["items"];
+            }
+        }
+        at.is_object()
+    }
+    let check = |definition: usize, short: &str, columns: &[&str], scaled: Option<&str>| {
+        let definition = &definitions()[definition];
+        let (names, version) = (
+            &definition.value["spec"]["names"],
+            &definition.value["spec"]["versions"][0],
+        );
+        let schema = &version["schema"]["openAPIV3Schema"];
+        assert_eq!(names["shortNames"], serde_json::json!([short]));
+        assert_eq!(names["categories"], serde_json::json!(["taffrail"]));
+        let shown = version["additionalPrinterColumns"].as_array();
+        let shown = shown.expect("columns").iter();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let shown: Vec<(String, String)> = shown
+            .map(|column| (text(&column["name"]), text(&column["jsonPath"])))
+            .collect();
+        let shown_names: Vec<&str> = shown.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(shown_names, columns);
+        let scale = &version["subresources"]["scale"];
+        assert_eq!(scale["specReplicasPath"].as_str(), scaled);
+        let of_scale = [
+            "specReplicasPath",
+            "statusReplicasPath",
+            "labelSelectorPath",
+        ];
+        let of_scale = of_scale.iter().filter_map(|path| scale[path].as_str());
+        let of_columns = shown.iter().map(|(_, path)| path.as_str());
+        for path in of_columns.chain(of_scale) {
+            // Schemas do not describe metadata.
+            assert!(
+                path == ".metadata.creationTimestamp" || exists(schema, path),
+                "{} has no {path}",
+                definition.file
+            );
+        }
+    };
+    let of_clusters = [
+        "Ready",
+        "Brokers",
+        "Ready-Brokers",
+        "Reason",
+        "Controller",
+        "Under-Replicated",
+        "Age",
+    ];
+    check(0, "tfc", &of_clusters, Some(".spec.brokers"));
+    let of_topics = [
+        "Cluster",
+        "Partitions",
+        "Replicas",
+        "Ready",
+        "Topic",
+        "Reason",
+        "Age",
+    ];
+    check(1, "tft", &of_topics, None);
+}
