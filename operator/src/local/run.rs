@@ -409,3 +409,102 @@ pub(super) fn report_of(folder: &Path) -> Result<Report, LocalError> {
     report.running = is_in_use(folder);
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::object::ObjectKey;
+
+    const MANIFEST: &str = "
+apiVersion: taffrail.io/v1alpha1
+kind: Cluster
+metadata: {name: second}
+spec:
+  brokers: 1
+  storage:
+    volumes:
+      - {name: data-0, size: 1Gi}
+";
+
+    /// What a run says that cannot begin; folders are called HERE.
+    fn refusal(manifest: &str, spoil: impl FnOnce(&mut Local)) -> String {
+        let folder = tempfile::tempdir().expect("folder");
+        let here = folder.path().canonicalize().expect("folder");
+        let file = here.join("manifest.yaml");
+        fs::write(&file, manifest).expect("file");
+        let mut arguments = Local {
+            command: None,
+            file: Some(file),
+            data_dir: here.join("data"),
+            broker_binary: std::env::current_exe().ok(),
+            base_port: super::super::ports::DEFAULT_BASE,
+        };
+        spoil(&mut arguments);
+        let error = prepare(&arguments).err().expect("it cannot begin");
+        error
+            .to_string()
+            .replace(&here.display().to_string(), "HERE")
+    }
+
+    #[test]
+    fn bad_manifest_is_told_with_its_field() {
+        let told = refusal(&MANIFEST.replace("brokers: 1", "brokers: few"), |_| ());
+        assert!(
+            told.starts_with("HERE/manifest.yaml") && told.contains("spec.brokers: "),
+            "{told}"
+        );
+        assert_eq!(
+            refusal("", |_| ()),
+            "HERE/manifest.yaml: holds no Cluster; one is needed"
+        );
+    }
+
+    #[test]
+    fn missing_binary_is_told_with_what_to_do() {
+        let told = refusal(MANIFEST, |arguments| {
+            arguments.broker_binary = Some("/no/such/program".into());
+        });
+        assert_eq!(
+            told,
+            "the broker program is missing: /no/such/program is no executable file; build it with `cargo build --release`, or \
+             name it with --broker-binary"
+        );
+    }
+
+    #[test]
+    fn taken_port_is_told_before_anything_is_started() {
+        let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = taken.local_addr().expect("bound").port();
+        let told = refusal(MANIFEST, |arguments| arguments.base_port = port);
+        assert_eq!(
+            told,
+            format!(
+                "port {port} (broker 0, clients) is taken by another program; stop it, or choose other ports with --base-port"
+            )
+        );
+    }
+
+    #[test]
+    fn folder_of_another_cluster_is_told_with_both() {
+        let remember = |name: &'static str| {
+            move |arguments: &mut Local| {
+                drop(DataFolder::open(&arguments.data_dir).expect("free"));
+                let key = ObjectKey::new(None, Some(name));
+                let memory = Memory::new(key, "AAAAAAAAAAAAAAAAAAAAAA".to_owned(), vec![0]);
+                memory.save(&arguments.data_dir).expect("writable");
+            }
+        };
+        assert_eq!(
+            refusal(MANIFEST, remember("first")),
+            "HERE/data: holds the data of Cluster first, not of Cluster second; choose another --data-dir"
+        );
+        let other_id = MANIFEST.replace("spec:", "spec:\n  clusterId: BBBBBBBBBBBBBBBBBBBBBA");
+        assert_eq!(
+            refusal(&other_id, remember("second")),
+            "HERE/data: holds the data of the cluster with id AAAAAAAAAAAAAAAAAAAAAA, not of the one with id \
+             BBBBBBBBBBBBBBBBBBBBBA; choose another --data-dir"
+        );
+    }
+}
