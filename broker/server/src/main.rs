@@ -101,19 +101,24 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Prints every value that is not a default, and what listens where.
+/// Prints every value that is set, by the file or the environment, and what listens where.
 fn check_config(file: &Path) -> anyhow::Result<ExitCode> {
     let settings = settings::load(file, std::env::vars())?;
+    let mut out = std::io::stdout().lock();
     for (name, value) in &settings.written {
-        println!("{name}={value}");
+        writeln!(out, "{name}={value}")?;
+    }
+    for line in settings::places(&settings.config) {
+        writeln!(out, "# {line}")?;
     }
     for warning in &settings.warnings {
-        eprintln!("warning: {warning}");
+        writeln!(std::io::stderr(), "warning: {warning}")?;
     }
-    println!(
-        "# {} is fine: broker {}",
+    writeln!(
+        out,
+        "# {} is fine: broker {}; what it does not name has its default, which --help tells",
         file.display(),
         settings.config.node_id
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }

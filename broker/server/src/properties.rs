@@ -161,4 +161,20 @@ mod tests {
         );
         assert_eq!(parse("a=\\ud800"), Err(PropertiesError::Escape { line: 1 }));
     }
+
+    /// Every text of up to five of the letters that mean something.
+    #[test]
+    fn no_text_makes_it_panic() {
+        let letters = ['a', 'u', '0', '=', ':', ' ', '\\', '#', '\n', 'é'];
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer = texts
+                .iter()
+                .flat_map(|text| letters.map(|letter| format!("{text}{letter}")));
+            texts = longer.collect();
+            for text in &texts {
+                let _ = parse(text);
+            }
+        }
+    }
 }

@@ -57,6 +57,44 @@ pub(crate) fn load(
     })
 }
 
+/// Where a broker listens, for whom, and who keeps the metadata, in sentences.
+pub(crate) fn places(config: &BrokerConfig) -> Vec<String> {
+    let advertised = config.advertised();
+    let mut lines: Vec<String> = config
+        .listeners
+        .iter()
+        .map(|listener| {
+            let whom = if listener.name == config.inter_broker_listener_name {
+                "brokers and the operator"
+            } else {
+                "clients"
+            };
+            let told = advertised
+                .iter()
+                .find(|advertised| advertised.name == listener.name);
+            match told {
+                Some(told) => format!("{listener} is for {whom}, who are told {told}"),
+                None => format!("{listener} is for {whom}"),
+            }
+        })
+        .collect();
+    lines.push(format!(
+        "http://{} serves /metrics, the probes and the page",
+        config.metrics_listener
+    ));
+    let voters: Vec<String> = config
+        .controller_quorum_voters
+        .iter()
+        .map(|voter| voter.id.to_string())
+        .collect();
+    lines.push(if voters.is_empty() {
+        "the metadata is kept by this broker alone".to_owned()
+    } else {
+        format!("the metadata is kept by brokers {}", voters.join(", "))
+    });
+    lines
+}
+
 /// The variable that overrides a config: `TAFFRAIL_` and the name in capitals with underscores. The prefix of our own
 /// names is not repeated: `taffrail.flush` is `TAFFRAIL_FLUSH`.
 pub(crate) fn variable(name: &str) -> String {

@@ -36,7 +36,23 @@ fn a_file_is_checked_as_a_whole() {
     check(
         "cluster.id=c\nnode.id=1\nlog.dirs=/a",
         0,
-        &["node.id=1", "FILE is fine: broker 1"],
+        &[
+            "node.id=1",
+            "# INTERNAL://:9093 is for brokers and the operator",
+            "# PLAINTEXT://:9092 is for clients",
+            "# http://0.0.0.0:9404 serves /metrics",
+            "# the metadata is kept by this broker alone",
+            "FILE is fine: broker 1",
+            "warning: listener PLAINTEXT has no address that clients can be told",
+        ],
+    );
+    check(
+        "cluster.id=c\nnode.id=1\nlog.dirs=/a\nadvertised.listeners=PLAINTEXT://a:1\ncontroller.quorum.voters=0@b:1,1@c:1,2@d:1",
+        0,
+        &[
+            "# PLAINTEXT://:9092 is for clients, who are told PLAINTEXT://a:1",
+            "# the metadata is kept by brokers 0, 1, 2",
+        ],
     );
     check(
         "node.id=one\nbroker.id=1",
@@ -54,6 +70,24 @@ fn a_file_is_checked_as_a_whole() {
         1,
         &["node.id: set twice, on lines 1 and 2"],
     );
+}
+
+#[test]
+fn the_environment_stands_above_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.properties");
+    std::fs::write(&file, "cluster.id=c\nnode.id=1\nlog.dirs=/a").unwrap();
+    let check = |value: &str, code: i32, expected: &str| {
+        let mut program = program();
+        program.arg("check-config").arg(&file);
+        let output = program.env("TAFFRAIL_NODE_ID", value).output().unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed).to_string();
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.contains(expected), "{printed}");
+    };
+    check("7", 0, "node.id=7\n");
+    check("x", 1, "node.id: invalid value \"x\"");
 }
 
 #[test]
