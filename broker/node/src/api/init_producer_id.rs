@@ -5,6 +5,7 @@ use std::sync::Arc;
 use taffrail_protocol::ErrorCode;
 use taffrail_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
+use crate::access::access_of;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
 use crate::env::Env;
@@ -12,7 +13,7 @@ use crate::env::Env;
 /// Gives out an id from this broker's block.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
-    _context: RequestContext,
+    context: RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
     let refused = |code: ErrorCode| InitProducerIdResponse {
@@ -21,6 +22,10 @@ pub(crate) async fn handle<E: Env>(
         producer_epoch: -1,
         ..InitProducerIdResponse::default()
     };
+    let access = access_of(context.api);
+    if !broker.authorizer.allows(&context.principal, access, "") {
+        return refused(ErrorCode::ClusterAuthorizationFailed);
+    }
     if let Err(code) = check(&request) {
         return refused(code);
     }

@@ -9,6 +9,7 @@ use taffrail_protocol::{ApiKey, ErrorCode, Message, Reader, Request, Writer};
 
 use super::controller_channel::{ClusterError, ControllerRequest};
 use super::quorum::Undecided;
+use crate::access::{Resource, access_of};
 use crate::api;
 use crate::broker::Broker;
 use crate::dispatch::RequestContext;
@@ -17,7 +18,8 @@ use crate::env::Env;
 /// API key and version stand in front of the body of a forwarded request.
 const HEADER_SIZE: usize = 4;
 
-/// Has the active controller answer `request`, in the version that `context` names.
+/// Has the active controller answer `request`, in the version that `context` names, if whoever asks may. What concerns topics was
+/// asked about each of them before.
 pub(super) async fn call<E, R>(
     broker: &Arc<Broker<E>>,
     context: &RequestContext,
@@ -29,6 +31,12 @@ where
     E: Env,
     R: Request,
 {
+    let access = access_of(context.api);
+    if access.resource == Resource::Cluster
+        && !broker.authorizer.allows(&context.principal, access, "")
+    {
+        return Err(ClusterError::Refused(ErrorCode::ClusterAuthorizationFailed));
+    }
     let malformed = |error: &dyn std::fmt::Display| ClusterError::Malformed(error.to_string());
     let mut body = Writer::new();
     body.i16(R::API_KEY);
