@@ -18,6 +18,7 @@ pub mod port;
 pub mod process;
 pub mod python;
 pub mod read;
+pub mod serving;
 pub mod taffrail;
 pub mod text;
 pub mod tools;

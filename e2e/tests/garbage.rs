@@ -8,21 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
-use taffrail_e2e::process::{peak_mb, resident_mb};
-use taffrail_e2e::read::read_all;
+use taffrail_e2e::process::resident_mb;
+use taffrail_e2e::serving::must_serve;
 use taffrail_e2e::text::Text;
 use taffrail_e2e::tools::number;
-use taffrail_e2e::wire;
-use taffrail_protocol::Request;
-use taffrail_protocol::messages::describe_groups_request::DescribeGroupsRequest;
-use taffrail_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
-use taffrail_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
-use taffrail_protocol::messages::offset_commit_request::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use taffrail_protocol::messages::offset_fetch_request::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
-};
 
 /// Idle connections.
 const IDLE: usize = 5000;
@@ -60,119 +49,6 @@ fn garbage_leaves_the_broker_serving_in_bounded_memory() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn well_formed_requests_that_name_much_leave_the_broker_serving_in_bounded_memory() -> Result<()> {
-    let cluster = Cluster::start(ClusterSpec::new(1)?)?;
-    cluster.admin()?.create_topic("text", 1, 1, &[])?;
-    let address = cluster.members()[0].client.address();
-    let pid = cluster.members()[0].pid().context("the broker runs")?;
-    must_serve(&cluster)?;
-    let find = FindCoordinatorRequest {
-        coordinator_keys: vec!["g".to_owned()],
-        ..FindCoordinatorRequest::default()
-    };
-    ask(&address, &find);
-    let before = peak_mb(pid)?;
-    for (name, attack) in GIANTS {
-        attack(&address);
-        must_serve(&cluster).with_context(|| format!("after {name}"))?;
-        let growth = peak_mb(pid)? - before;
-        println!("{name}: grown by {growth:.0} MB at most");
-        ensure!(
-            cluster.kind() == BrokerKind::Kafka || growth < GIANTS_MB,
-            "the broker grew by {growth:.0} MB for {name}"
-        );
-    }
-    cluster.finish();
-    Ok(())
-}
-
-/// How much a Taffrail broker may grow for a request of less than 2 MB, in MB.
-const GIANTS_MB: f64 = 100.0;
-
-type Giant = fn(&str);
-
-const GIANTS: &[(&str, Giant)] = &[
-    ("offsets of a topic with a long name", |address| {
-        ask(
-            address,
-            &fetch_much("x".repeat(30_000), (0..20_000).collect()),
-        );
-    }),
-    ("the same offset again and again", |address| {
-        ask(address, &fetch_much("text".to_owned(), vec![0; 300_000]));
-    }),
-    ("commits of a group with a long name", |address| {
-        ask(address, &commit_much("g".repeat(32_000), 20_000));
-    }),
-    ("the same commit again and again", |address| {
-        ask(address, &commit_much("g".to_owned(), 50_000));
-    }),
-    ("a member with many protocols", |address| {
-        ask(address, &join_with(150_000));
-    }),
-    ("the same group again and again", |address| {
-        let groups = vec!["g".to_owned(); 500_000];
-        let request = DescribeGroupsRequest {
-            groups,
-            ..DescribeGroupsRequest::default()
-        };
-        ask(address, &request);
-    }),
-];
-
-/// Asks and takes whatever comes: an answer, or a connection that is closed.
-fn ask<R: Request>(address: &str, request: &R) {
-    let version = R::MAX_VERSION.min(9);
-    if let Err(error) = wire::ask_in_version(address, request, version) {
-        println!("refused: {error:#}");
-    }
-}
-
-fn fetch_much(topic: String, partitions: Vec<i32>) -> OffsetFetchRequest {
-    OffsetFetchRequest {
-        groups: vec![OffsetFetchRequestGroup {
-            group_id: "g".to_owned(),
-            topics: Some(vec![OffsetFetchRequestTopics {
-                name: topic,
-                partition_indexes: partitions,
-                ..OffsetFetchRequestTopics::default()
-            }]),
-            ..OffsetFetchRequestGroup::default()
-        }],
-        ..OffsetFetchRequest::default()
-    }
-}
-
-fn commit_much(group_id: String, times: usize) -> OffsetCommitRequest {
-    OffsetCommitRequest {
-        group_id,
-        topics: vec![OffsetCommitRequestTopic {
-            name: "text".to_owned(),
-            partitions: vec![OffsetCommitRequestPartition::default(); times],
-            ..OffsetCommitRequestTopic::default()
-        }],
-        ..OffsetCommitRequest::default()
-    }
-}
-
-/// A member that joins at once, without being told an id first.
-fn join_with(protocols: usize) -> JoinGroupRequest {
-    let protocol = |number| JoinGroupRequestProtocol {
-        name: format!("p{number}"),
-        ..JoinGroupRequestProtocol::default()
-    };
-    JoinGroupRequest {
-        group_id: "g".to_owned(),
-        group_instance_id: Some("i".to_owned()),
-        session_timeout_ms: 10_000,
-        rebalance_timeout_ms: 10_000,
-        protocol_type: "consumer".to_owned(),
-        protocols: (0..protocols).map(protocol).collect(),
-        ..JoinGroupRequest::default()
-    }
-}
-
 type Attack = fn(&str) -> Result<()>;
 
 const ATTACKS: &[(&str, Attack)] = &[
@@ -183,21 +59,6 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("idle connections", idle_connections),
     ("a slow reader", slow_reader),
 ];
-
-/// The broker takes a text and gives it back.
-fn must_serve(cluster: &Cluster) -> Result<()> {
-    let text = Text::of(1000)?;
-    text.produce(
-        &cluster.bootstrap(),
-        "text",
-        0,
-        text.count(),
-        &[("message.timeout.ms", "20000")],
-    )?;
-    let records = read_all(&cluster.bootstrap(), "text", |_| ())?;
-    ensure!(records % 1000 == 0 && records > 0, "{records} records");
-    Ok(())
-}
 
 fn random_bytes(address: &str) -> Result<()> {
     let mut random = Random(1);

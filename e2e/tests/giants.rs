@@ -1,16 +1,27 @@
-//! Requests that are well formed and far larger than any client's: the cluster refuses or answers them, its metadata still moves, and no
-//! broker takes more memory than a few times what was sent.
+//! Requests that are well formed and far larger than any client's: the cluster refuses or answers them, its metadata still moves, it
+//! takes and gives records, and no broker takes more memory than the bytes that came justify.
 
 use anyhow::{Context, Result, ensure};
-use taffrail_e2e::cluster::{Cluster, ClusterSpec};
-use taffrail_e2e::process::resident_mb;
-use taffrail_e2e::wire::ask;
+use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::process::{peak_mb, resident_mb};
+use taffrail_e2e::serving::must_serve;
+use taffrail_e2e::wire::{ask, ask_in_version};
+use taffrail_protocol::Request;
 use taffrail_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use taffrail_protocol::messages::describe_groups_request::DescribeGroupsRequest;
 use taffrail_protocol::messages::elect_leaders_request::TopicPartitions;
+use taffrail_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use taffrail_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
+};
+use taffrail_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
+use taffrail_protocol::messages::offset_commit_request::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use taffrail_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use taffrail_protocol::messages::{
     AlterPartitionReassignmentsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
@@ -18,6 +29,9 @@ use taffrail_protocol::messages::{
 
 /// How much a broker may grow over all of this, in MB. The largest request has 6.
 const GROWTH_MB: f64 = 150.0;
+
+/// How much a Taffrail broker may grow for a request of less than 2 MB, in MB.
+const GROUPS_GROWTH_MB: f64 = 100.0;
 
 const INVALID_REQUEST: i16 = 42;
 const INVALID_CONFIG: i16 = 40;
@@ -146,6 +160,116 @@ fn endless_list(address: &str) -> Result<()> {
     let result = answer.responses.first().context("no result")?;
     ensure!(result.error_code == INVALID_CONFIG, "{result:?}");
     Ok(())
+}
+
+#[test]
+fn giants_of_groups_leave_the_broker_serving_in_bounded_memory() -> Result<()> {
+    let cluster = Cluster::start(ClusterSpec::new(1)?)?;
+    cluster.admin()?.create_topic("text", 1, 1, &[])?;
+    let address = cluster.members()[0].client.address();
+    let pid = cluster.members()[0].pid().context("the broker runs")?;
+    must_serve(&cluster)?;
+    let find = FindCoordinatorRequest {
+        coordinator_keys: vec!["g".to_owned()],
+        ..FindCoordinatorRequest::default()
+    };
+    take_any(&address, &find);
+    let before = peak_mb(pid)?;
+    for (name, giant) in OF_GROUPS {
+        giant(&address);
+        must_serve(&cluster).with_context(|| format!("after {name}"))?;
+        let growth = peak_mb(pid)? - before;
+        println!("{name}: grown by {growth:.0} MB at most");
+        ensure!(
+            cluster.kind() == BrokerKind::Kafka || growth < GROUPS_GROWTH_MB,
+            "the broker grew by {growth:.0} MB for {name}"
+        );
+    }
+    cluster.finish();
+    Ok(())
+}
+
+type OfGroups = fn(&str);
+
+const OF_GROUPS: &[(&str, OfGroups)] = &[
+    ("offsets of a topic with a long name", |address| {
+        take_any(
+            address,
+            &fetch_much("x".repeat(30_000), (0..20_000).collect()),
+        );
+    }),
+    ("the same offset again and again", |address| {
+        take_any(address, &fetch_much("text".to_owned(), vec![0; 300_000]));
+    }),
+    ("commits of a group with a long name", |address| {
+        take_any(address, &commit_much("g".repeat(32_000), 20_000));
+    }),
+    ("the same commit again and again", |address| {
+        take_any(address, &commit_much("g".to_owned(), 50_000));
+    }),
+    ("a member with many protocols", |address| {
+        take_any(address, &join_with(150_000));
+    }),
+    ("the same group again and again", |address| {
+        let groups = vec!["g".to_owned(); 500_000];
+        let request = DescribeGroupsRequest {
+            groups,
+            ..DescribeGroupsRequest::default()
+        };
+        take_any(address, &request);
+    }),
+];
+
+/// Asks and takes whatever comes: an answer, or a connection that is closed.
+fn take_any<R: Request>(address: &str, request: &R) {
+    let version = R::MAX_VERSION.min(9);
+    if let Err(error) = ask_in_version(address, request, version) {
+        println!("refused: {error:#}");
+    }
+}
+
+fn fetch_much(topic: String, partitions: Vec<i32>) -> OffsetFetchRequest {
+    OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "g".to_owned(),
+            topics: Some(vec![OffsetFetchRequestTopics {
+                name: topic,
+                partition_indexes: partitions,
+                ..OffsetFetchRequestTopics::default()
+            }]),
+            ..OffsetFetchRequestGroup::default()
+        }],
+        ..OffsetFetchRequest::default()
+    }
+}
+
+fn commit_much(group_id: String, times: usize) -> OffsetCommitRequest {
+    OffsetCommitRequest {
+        group_id,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "text".to_owned(),
+            partitions: vec![OffsetCommitRequestPartition::default(); times],
+            ..OffsetCommitRequestTopic::default()
+        }],
+        ..OffsetCommitRequest::default()
+    }
+}
+
+/// A member that joins at once, without being told an id first.
+fn join_with(protocols: usize) -> JoinGroupRequest {
+    let protocol = |number| JoinGroupRequestProtocol {
+        name: format!("p{number}"),
+        ..JoinGroupRequestProtocol::default()
+    };
+    JoinGroupRequest {
+        group_id: "g".to_owned(),
+        group_instance_id: Some("i".to_owned()),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer".to_owned(),
+        protocols: (0..protocols).map(protocol).collect(),
+        ..JoinGroupRequest::default()
+    }
 }
 
 /// What clients may send says nothing about the frames of the brokers: an entry of the metadata log has to reach the voters.
