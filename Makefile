@@ -27,7 +27,7 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz ci
+.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz seeds ci
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -121,6 +121,9 @@ e2e: tools ## Everything on a real Kubernetes: the bed's, or the cluster that KU
 
 fuzz: ## Search for inputs that break a decoder: DURATION=30s for each, SEED=2 for another run, TARGETS="request recovery" for some
 	cargo run --quiet --locked -p taffrail-fuzz -- --duration "$(or $(DURATION),30s)" --seed "$(or $(SEED),1)" --found "$(TARGET)/fuzz" $(TARGETS)
+
+seeds: ## Write the seeds of the fuzz targets anew, after a definition of a message changed
+	cargo run --quiet --locked -p taffrail-protocol --example fuzz_seeds
 
 # A machine that cannot hold a cluster (cgroup v2 alone, not root, …) says so and leaves the last part out; `make e2e` fails there.
 # The same for the tests that fill, fail and unplug disks, where nothing can be mounted.

@@ -5,6 +5,7 @@
 #[path = "../../build/definition.rs"]
 #[allow(unreachable_pub)]
 pub mod definition;
+pub mod seeds;
 
 use definition::{Definition, Field, FieldType, Struct};
 use std::fs;
