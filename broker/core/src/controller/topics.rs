@@ -6,7 +6,7 @@ use super::election::partition_record;
 use super::{Controller, Decision};
 use crate::error::{ApiError, ErrorKind};
 use crate::ids::{BrokerId, TopicId};
-use crate::metadata::{ConfigResource, Partition, Record};
+use crate::metadata::{ConfigResource, Partition, Record, Topic};
 use crate::placement::{self, PlacementBroker};
 
 /// Kafka's limit on partitions in one request (`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`): at about 100 bytes a record the
@@ -86,22 +86,21 @@ impl Controller {
         Decision { records, reply }
     }
 
-    /// Deletes topics with their configs; replies the id and name of each in order.
+    /// Deletes topics with their configs; replies the id and name of each in order. One that is named more than once, be it by
+    /// name and by id, is left alone: Kafka's `ControllerApis.deleteTopics` takes such a request for a mistake.
     pub fn delete_topics(
         &self,
         topics: &[TopicSelector],
     ) -> Decision<Vec<Result<(TopicId, String), ApiError>>> {
+        let mut named = BTreeSet::new();
+        let found = topics
+            .iter()
+            .filter_map(|selector| self.find(selector).ok());
+        let again = found.filter(|topic| !named.insert(topic.id));
+        let repeated: BTreeSet<TopicId> = again.map(|topic| topic.id).collect();
         let mut records = Vec::new();
-        let mut deleted = BTreeSet::new();
         let mut delete = |selector: &TopicSelector| {
-            let (topic, unknown) = match selector {
-                TopicSelector::Name(name) => (
-                    self.image.topic_by_name(name),
-                    ErrorKind::UnknownTopicOrPartition,
-                ),
-                TopicSelector::Id(id) => (self.image.topic(*id), ErrorKind::UnknownTopicId),
-            };
-            let topic = topic.ok_or(unknown)?;
+            let topic = self.find(selector)?;
             if is_internal_topic(&topic.name) {
                 let message = format!(
                     "Topic '{}' belongs to the brokers and cannot be deleted.",
@@ -109,7 +108,7 @@ impl Controller {
                 );
                 return Err(ApiError::new(ErrorKind::InvalidRequest, message));
             }
-            if !deleted.insert(topic.id) {
+            if repeated.contains(&topic.id) {
                 let message = format!("Topic '{}' is named twice in the request.", topic.name);
                 return Err(ApiError::new(ErrorKind::InvalidRequest, message));
             }
@@ -118,6 +117,16 @@ impl Controller {
         };
         let reply = topics.iter().map(&mut delete).collect();
         Decision { records, reply }
+    }
+
+    fn find(&self, selector: &TopicSelector) -> Result<&Topic, ErrorKind> {
+        match selector {
+            TopicSelector::Name(name) => {
+                let topic = self.image.topic_by_name(name);
+                topic.ok_or(ErrorKind::UnknownTopicOrPartition)
+            }
+            TopicSelector::Id(id) => self.image.topic(*id).ok_or(ErrorKind::UnknownTopicId),
+        }
     }
 
     /// The brokers that may get replicas, as placement sees them. Brokers that are not active are left out unless too few

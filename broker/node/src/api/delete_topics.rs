@@ -1,6 +1,6 @@
 //! DeleteTopics: by name, or by id from version 6 on; decided by the active controller.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taffrail_core::controller::TopicSelector;
@@ -20,7 +20,8 @@ use crate::dispatch::RequestContext;
 use crate::env::Env;
 use crate::errors::code_and_message;
 
-/// Has the active controller delete what the client may delete. A topic that is named again the same way is answered once.
+/// Has the active controller delete what the client may delete. A topic that is named more than once is refused, as in Kafka's
+/// `ControllerApis.deleteTopics`: what is named again the same way here, what is named by name and by id by the controller.
 pub(crate) async fn handle<E: Env>(
     broker: Arc<Broker<E>>,
     context: RequestContext,
@@ -32,11 +33,18 @@ pub(crate) async fn handle<E: Env>(
     let mut response = DeleteTopicsResponse::default();
     let by_name = request.topics.is_empty();
     let mut allowed = Vec::new();
-    let mut named = BTreeSet::new();
-    for topic in asked(request) {
-        if !named.insert((topic.name.clone(), topic.topic_id.0)) {
-            continue;
-        }
+    let (once, repeated) = by_times_named(asked(request));
+    let refused = repeated.into_iter().map(|topic| {
+        let message = Some("A topic is named twice in the request.".to_owned());
+        failed(
+            topic.name,
+            topic.topic_id,
+            ErrorCode::InvalidRequest,
+            message,
+        )
+    });
+    response.responses.extend(refused);
+    for topic in once {
         let name = topic
             .name
             .clone()
@@ -123,6 +131,19 @@ fn asked(request: DeleteTopicsRequest) -> Vec<DeleteTopicState> {
         ..DeleteTopicState::default()
     }));
     topics
+}
+
+/// The topics that are named once the same way, in order, and those that are named more than once, each once.
+fn by_times_named(asked: Vec<DeleteTopicState>) -> (Vec<DeleteTopicState>, Vec<DeleteTopicState>) {
+    let key = |topic: &DeleteTopicState| (topic.name.clone(), topic.topic_id.0);
+    let mut times: BTreeMap<_, usize> = BTreeMap::new();
+    for topic in &asked {
+        *times.entry(key(topic)).or_default() += 1;
+    }
+    let (once, mut again): (Vec<_>, Vec<_>) =
+        (asked.into_iter()).partition(|topic| times.get(&key(topic)) == Some(&1));
+    again.retain(|topic| times.remove(&key(topic)).is_some());
+    (once, again)
 }
 
 /// A request for only these topics, in the form that its version has.
@@ -212,4 +233,43 @@ fn selector(topic: &DeleteTopicState) -> Option<TopicSelector> {
         Some(name) => TopicSelector::Name(name.clone()),
         None => TopicSelector::Id(TopicId(topic.topic_id.0)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_told_apart_by_how_often_they_are_named() {
+        let named = |name: &str| DeleteTopicState {
+            name: Some(name.to_owned()),
+            ..DeleteTopicState::default()
+        };
+        let with_id = |id: u8| DeleteTopicState {
+            topic_id: Uuid([id; 16]),
+            ..DeleteTopicState::default()
+        };
+        let asked = vec![
+            named("a"),
+            with_id(1),
+            named("b"),
+            named("a"),
+            with_id(2),
+            named("a"),
+            with_id(1),
+        ];
+        let (once, again) = by_times_named(asked);
+        assert_eq!(once, [named("b"), with_id(2)]);
+        assert_eq!(again, [named("a"), with_id(1)]);
+        // What comes by the list of names is the same topic.
+        let request = DeleteTopicsRequest {
+            topics: vec![named("c")],
+            topic_names: vec!["c".to_owned()],
+            ..DeleteTopicsRequest::default()
+        };
+        assert_eq!(
+            by_times_named(super::asked(request)),
+            (vec![], vec![named("c")])
+        );
+    }
 }

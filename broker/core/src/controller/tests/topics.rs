@@ -280,7 +280,6 @@ fn topics_are_deleted_with_their_configs_by_name_or_id() {
     let selectors = [
         TopicSelector::Name("a".to_owned()),
         TopicSelector::Id(by_id),
-        TopicSelector::Name("b".to_owned()),
         TopicSelector::Name("z".to_owned()),
         TopicSelector::Id(TopicId([99; 16])),
         TopicSelector::Name("__consumer_offsets".to_owned()),
@@ -290,7 +289,6 @@ fn topics_are_deleted_with_their_configs_by_name_or_id() {
     let expected = [
         None,
         None,
-        Some(ErrorKind::InvalidRequest),
         Some(ErrorKind::UnknownTopicOrPartition),
         Some(ErrorKind::UnknownTopicId),
         Some(ErrorKind::InvalidRequest),
@@ -298,4 +296,27 @@ fn topics_are_deleted_with_their_configs_by_name_or_id() {
     assert_eq!(reply, expected);
     assert!(cluster.image().configs(&resource).is_empty());
     assert_eq!(cluster.image().topics().count(), 1);
+}
+
+#[test]
+fn a_topic_that_is_named_more_than_once_is_not_deleted() {
+    let mut cluster = Cluster::new(1);
+    let ids = ["a", "b", "c", "d"].map(|name| cluster.topic(name, &[0]).topic_id);
+    let named = |name: &str| TopicSelector::Name(name.to_owned());
+    let selectors = [
+        named("a"),
+        TopicSelector::Id(ids[0]),
+        named("b"),
+        named("b"),
+        TopicSelector::Id(ids[2]),
+        named("d"),
+        TopicSelector::Id(ids[2]),
+        named("b"),
+    ];
+    let decision = cluster.controller.delete_topics(&selectors);
+    let reply: Vec<_> = cluster.commit(decision).into_iter().map(kind).collect();
+    let deleted = |index| (index != 5).then_some(ErrorKind::InvalidRequest);
+    assert!(reply.into_iter().eq((0..selectors.len()).map(deleted)));
+    let left = cluster.image().topics_by_name();
+    assert!(left.map(|topic| topic.id).eq(ids[..3].iter().copied()));
 }
