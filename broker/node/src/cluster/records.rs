@@ -181,19 +181,32 @@ fn to_protocol(record: &Record) -> MetadataRecord {
 
 fn partition_to_protocol(topic_id: TopicId, partition: i32, state: &Partition) -> PartitionRecord {
     let ids = |brokers: &[BrokerId]| brokers.iter().map(|broker| broker.0).collect();
+    // With all of its fields, so that one that is added cannot be left unwritten.
+    let Partition {
+        replicas,
+        isr,
+        elr,
+        last_known_leader,
+        leader,
+        recovering,
+        leader_epoch,
+        partition_epoch,
+        adding,
+        removing,
+    } = state;
     PartitionRecord {
         topic_id: Uuid(topic_id.0),
         partition,
-        replicas: ids(&state.replicas),
-        isr: ids(&state.isr),
-        elr: ids(&state.elr),
-        last_known_leader: state.last_known_leader.map_or(-1, |broker| broker.0),
-        leader: state.leader.map_or(-1, |broker| broker.0),
-        recovering: state.recovering,
-        leader_epoch: state.leader_epoch.0,
-        partition_epoch: state.partition_epoch.0,
-        adding: ids(&state.adding),
-        removing: ids(&state.removing),
+        replicas: ids(replicas),
+        isr: ids(isr),
+        elr: ids(elr),
+        last_known_leader: last_known_leader.map_or(-1, |broker| broker.0),
+        leader: leader.map_or(-1, |broker| broker.0),
+        recovering: *recovering,
+        leader_epoch: leader_epoch.0,
+        partition_epoch: partition_epoch.0,
+        adding: ids(adding),
+        removing: ids(removing),
     }
 }
 

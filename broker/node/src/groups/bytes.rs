@@ -83,38 +83,66 @@ fn encode_one(record: &Record) -> Result<KeyAndValue, taffrail_protocol::EncodeE
     })
 }
 
+// Values are taken apart with all of their fields, so that one that is added cannot be left unwritten.
+
 fn offset_value(value: &OffsetValue) -> OffsetCommitValue {
+    let OffsetValue {
+        offset,
+        leader_epoch,
+        metadata,
+        commit_timestamp,
+        expire_timestamp,
+        topic_id,
+    } = value;
     OffsetCommitValue {
-        offset: value.offset,
-        leader_epoch: value.leader_epoch,
-        metadata: value.metadata.clone(),
-        commit_timestamp: value.commit_timestamp,
-        expire_timestamp: value.expire_timestamp,
-        topic_id: Uuid(value.topic_id.0),
+        offset: *offset,
+        leader_epoch: *leader_epoch,
+        metadata: metadata.clone(),
+        commit_timestamp: *commit_timestamp,
+        expire_timestamp: *expire_timestamp,
+        topic_id: Uuid(topic_id.0),
     }
 }
 
 fn group_value(value: &GroupValue) -> GroupMetadataValue {
+    let GroupValue {
+        protocol_type,
+        generation,
+        protocol,
+        leader,
+        state_timestamp,
+        members,
+    } = value;
     GroupMetadataValue {
-        protocol_type: value.protocol_type.clone(),
-        generation: value.generation,
-        protocol: value.protocol.clone(),
-        leader: value.leader.clone(),
-        current_state_timestamp: value.state_timestamp,
-        members: value
-            .members
-            .iter()
-            .map(|member| MemberMetadata {
-                member_id: member.member_id.clone(),
-                group_instance_id: member.group_instance_id.clone(),
-                client_id: member.client_id.clone(),
-                client_host: member.client_host.clone(),
-                rebalance_timeout: member.rebalance_timeout_ms,
-                session_timeout: member.session_timeout_ms,
-                subscription: member.subscription.to_vec(),
-                assignment: member.assignment.to_vec(),
-            })
-            .collect(),
+        protocol_type: protocol_type.clone(),
+        generation: *generation,
+        protocol: protocol.clone(),
+        leader: leader.clone(),
+        current_state_timestamp: *state_timestamp,
+        members: members.iter().map(member_metadata).collect(),
+    }
+}
+
+fn member_metadata(member: &MemberValue) -> MemberMetadata {
+    let MemberValue {
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription,
+        assignment,
+    } = member;
+    MemberMetadata {
+        member_id: member_id.clone(),
+        group_instance_id: group_instance_id.clone(),
+        client_id: client_id.clone(),
+        client_host: client_host.clone(),
+        rebalance_timeout: *rebalance_timeout_ms,
+        session_timeout: *session_timeout_ms,
+        subscription: subscription.to_vec(),
+        assignment: assignment.to_vec(),
     }
 }
 
