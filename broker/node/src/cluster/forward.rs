@@ -156,7 +156,50 @@ async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<
         ApiKey::RemoveRaftVoter => {
             run(broker, version, body, api::raft_voters::decide_remove).await
         }
-        _ => Err(ErrorCode::InvalidRequest),
+        // Any broker answers these, or only brokers ask them.
+        ApiKey::Produce
+        | ApiKey::Fetch
+        | ApiKey::ListOffsets
+        | ApiKey::Metadata
+        | ApiKey::OffsetCommit
+        | ApiKey::OffsetFetch
+        | ApiKey::FindCoordinator
+        | ApiKey::JoinGroup
+        | ApiKey::Heartbeat
+        | ApiKey::LeaveGroup
+        | ApiKey::SyncGroup
+        | ApiKey::DescribeGroups
+        | ApiKey::ListGroups
+        | ApiKey::ApiVersions
+        | ApiKey::DeleteRecords
+        | ApiKey::InitProducerId
+        | ApiKey::OffsetForLeaderEpoch
+        | ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::WriteTxnMarkers
+        | ApiKey::TxnOffsetCommit
+        | ApiKey::DescribeConfigs
+        | ApiKey::AlterReplicaLogDirs
+        | ApiKey::DescribeLogDirs
+        | ApiKey::DeleteGroups
+        | ApiKey::OffsetDelete
+        | ApiKey::DescribeCluster
+        | ApiKey::DescribeProducers
+        | ApiKey::DescribeTransactions
+        | ApiKey::ListTransactions
+        | ApiKey::DescribeTopicPartitions
+        | ApiKey::PeerHello
+        | ApiKey::RaftMessages
+        | ApiKey::RegisterBroker
+        | ApiKey::BrokerHeartbeat
+        | ApiKey::AlterPartitions
+        | ApiKey::FetchMetadata
+        | ApiKey::AllocateProducerIds
+        | ApiKey::SetBrokerEndpoints
+        | ApiKey::Forward
+        | ApiKey::LookForBroker
+        | ApiKey::VoterState => Err(ErrorCode::InvalidRequest),
     }
 }
 
