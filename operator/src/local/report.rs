@@ -34,6 +34,9 @@ pub(super) struct Report {
     pub(super) cluster: ClusterReport,
     /// Its brokers.
     pub(super) brokers: Vec<BrokerReport>,
+    /// Brokers that are not wanted any more and have not stopped yet.
+    #[serde(default)]
+    pub(super) leaving: Vec<i32>,
     /// Topic objects.
     pub(super) topics: Vec<TopicReport>,
     /// Topics that outlived their object (deletionPolicy: Retain).

@@ -12,9 +12,10 @@ use super::ports::Ports;
 use super::probe::observe_once;
 use super::report::Report;
 use super::run::report_of;
+use super::supervisor::RUNNING;
 use super::{LocalError, table};
 use crate::cli::{Output, PlanArguments, StatusArguments};
-use crate::health::Addresses;
+use crate::health::{Addresses, Health};
 use crate::manifest;
 use crate::object::{ObjectKey, derived_cluster_id};
 use crate::observed::{Observed, ObservedBroker, ObservedKafka};
@@ -48,7 +49,16 @@ pub fn show_plan(arguments: &PlanArguments) -> Result<(), LocalError> {
         Some(report) => observe(report, &memory, &valid)?,
         None => Observed::default(),
     };
-    let plan = plan(&valid, &observed);
+    let mut plan = plan(&valid, &observed);
+    match &here {
+        Some(report) if report.running => {
+            for broker in &report.leaving {
+                plan.goes_on(None, format!("broker {broker} is being stopped for good"));
+            }
+        }
+        // Where nothing runs, nothing goes on.
+        Some(_) | None => plan.under_way.clear(),
+    }
     match arguments.output {
         Output::Text => {
             match &here {
@@ -152,33 +162,149 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
         let why = "the cluster is stopped".to_owned();
         (BTreeMap::new(), ObservedKafka::Unreachable { why })
     };
-    let brokers = memory.brokers.iter().map(|&broker| {
-        let health = health.get(&broker).copied().unwrap_or_default();
-        let with = report.brokers.iter().find(|report| report.id == broker);
+    Ok(world(report, memory, &health, kafka))
+}
+
+/// The world from what the run wrote down and from what its brokers answered. The run writes down first what it is about to
+/// start, and the brokers' own word may be that of a process which is being replaced: neither says alone that a change is done.
+fn world(
+    report: &Report,
+    memory: &Memory,
+    health: &BTreeMap<i32, Health>,
+    kafka: ObservedKafka,
+) -> Observed {
+    let started = report
+        .brokers
+        .iter()
+        .filter(|with| memory.brokers.contains(&with.id));
+    let brokers = started.map(|with| {
+        let health = health.get(&with.id).copied().unwrap_or_default();
+        let ready = health.ready && with.state == RUNNING;
         let observed = ObservedBroker {
-            config: with
-                .map(|with| with.spec_config.clone())
-                .unwrap_or_default(),
-            volumes: with.map(|with| with.volumes.clone()).unwrap_or_default(),
+            config: with.spec_config.clone(),
+            volumes: with.volumes.clone(),
             outdated: Vec::new(),
-            ready: health.ready,
-            down: !health.ready,
-            safe_to_stop: health.safe_to_stop,
+            ready,
+            down: !ready,
+            safe_to_stop: health.safe_to_stop.filter(|_| ready),
         };
-        (broker, observed)
+        (with.id, observed)
     });
-    Ok(Observed {
+    Observed {
         brokers: brokers.collect(),
-        kafka,
+        kafka: if memory.brokers.is_empty() {
+            ObservedKafka::Absent
+        } else {
+            kafka
+        },
         managed: memory.managed.clone(),
         recorded: BTreeMap::new(),
         voters: memory.voters.clone(),
-    })
+    }
 }
 
 fn pretty(value: &serde_json::Result<Value>) -> String {
     match value {
         Ok(value) => format!("{value:#}"),
         Err(error) => json!({ "error": error.to_string() }).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::KafkaWorld;
+    use crate::world;
+
+    /// What a run has written down in the middle of a change: a broker and its state, and how brokers answer.
+    fn world_during(
+        written: &[(i32, &str)],
+        remembered: &[i32],
+        ready: &[i32],
+        registered: &[i32],
+    ) -> Observed {
+        let brokers = written.iter().map(|(id, state)| {
+            json!({
+                "id": id, "pid": 1, "state": state, "ready": true, "restarts": 0, "client": "", "metrics": "", "config": "",
+                "specConfig": {"min.insync.replicas": "2"}, "volumes": ["data-0"], "log": "",
+            })
+        });
+        let report: Report = serde_json::from_value(json!({
+            "running": true, "pid": 1, "file": "", "dataDir": "", "basePort": 9092, "bootstrapServers": "", "metrics": "",
+            "cluster": {"object": "default/demo", "status": taffrail_crds::ClusterStatus::default()},
+            "brokers": brokers.collect::<Vec<_>>(), "topics": [], "kept": [], "fileError": null,
+        }))
+        .expect("a report");
+        let mut memory = Memory::new(
+            ObjectKey::new(None, Some("demo")),
+            String::new(),
+            vec![0, 1, 2],
+        );
+        memory.brokers = remembered.to_vec();
+        let health = ready.iter().map(|&id| {
+            let health = Health {
+                ready: true,
+                safe_to_stop: Some(true),
+                started: true,
+            };
+            (id, health)
+        });
+        let kafka = KafkaWorld {
+            authoritative: true,
+            brokers: registered
+                .iter()
+                .map(|&id| (id, world::registered(id)))
+                .collect(),
+            ..KafkaWorld::default()
+        };
+        super::world(
+            &report,
+            &memory,
+            &health.collect(),
+            ObservedKafka::Answered(kafka),
+        )
+    }
+
+    #[test]
+    fn a_change_is_told_until_it_has_ended() {
+        let four = world::valid(&world::cluster(
+            &world::THREE.replace("brokers: 3", "brokers: 4"),
+        ));
+        let running = |ids: &[i32]| ids.iter().map(|&id| (id, "running")).collect::<Vec<_>>();
+        let three = [0, 1, 2];
+        let all = [0, 1, 2, 3];
+        let check = |observed: &Observed, expected: &str| {
+            let shown = show(&four, &plan(&four, observed));
+            assert_eq!(shown, format!("Cluster demo\n{expected}"));
+        };
+        let starts = "  start broker 3: spec.brokers is 4 and 3 are there\n1 step.\n";
+        check(
+            &world_during(&running(&three), &three, &three, &three),
+            starts,
+        );
+        // Remembered before it is started.
+        check(
+            &world_during(&running(&three), &all, &three, &three),
+            starts,
+        );
+        check(
+            &world_during(&running(&all), &all, &three, &three),
+            "  under way: broker 3 is there and has not registered yet\nNothing else to do, 1 under way.\n",
+        );
+        check(
+            &world_during(&running(&all), &all, &three, &all),
+            "  under way: broker 3 does not serve clients yet\nNothing else to do, 1 under way.\n",
+        );
+        check(
+            &world_during(&running(&all), &all, &all, &all),
+            "Nothing to do.\n",
+        );
+        // It answers still, but is being replaced.
+        let mut restarting = running(&all);
+        restarting[1].1 = "stopping";
+        check(
+            &world_during(&restarting, &all, &all, &all),
+            "  under way: broker 1 does not serve clients yet\nNothing else to do, 1 under way.\n",
+        );
     }
 }

@@ -26,6 +26,9 @@ const LOG_LOOK: Duration = Duration::from_secs(1);
 /// How much of a log's end is read for the last line.
 const LOG_TAIL_BYTES: u64 = 4 << 10;
 
+/// The state of a broker whose process runs and was not asked to stop.
+pub(super) const RUNNING: &str = "running";
+
 /// How a broker is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BrokerCommand {
@@ -212,11 +215,16 @@ impl Supervisor {
             .get(&broker)
             .map(|supervised| &supervised.state)
         {
-            Some(State::Running { .. }) => "running",
+            Some(State::Running { .. }) => RUNNING,
             Some(State::Waiting { .. }) => "restarting",
             Some(State::Stopping { .. }) => "stopping",
             None => "stopped",
         }
+    }
+
+    /// All brokers that have a process or are to have one.
+    pub(super) fn brokers(&self) -> impl Iterator<Item = i32> {
+        self.brokers.keys().copied()
     }
 
     /// How often a broker died and was started again.

@@ -2,12 +2,14 @@
 //! `Valid + Observed -> Plan`. The plan of a converged world is empty.
 //!
 //! Brokers come first, since topics live on them; topics that need a broker that is not there yet wait and say so.
-//! At most one broker is taken down at a time, and at most `MOVES_MAX` partitions move at a time.
+//! At most one broker is taken down at a time, and at most `MOVES_MAX` partitions move at a time. What was begun before and goes
+//! on by itself is told beside the steps.
 
 mod brokers;
 mod replicas;
 mod show;
 mod topics;
+mod under_way;
 
 #[cfg(test)]
 mod tests;
@@ -18,11 +20,12 @@ use serde::Serialize;
 
 use crate::object::ObjectKey;
 use crate::observed::Observed;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::Refusal;
 use crate::validate::Valid;
 
 pub use show::show;
 pub(crate) use topics::replaced;
+pub use under_way::UnderWay;
 
 /// Partitions that may be moving between brokers at a time: each copies a whole replica, and copying competes with
 /// clients for disks. With 16 and replicas of 10 GiB at most 160 GiB are under way.
@@ -37,6 +40,9 @@ pub struct Plan {
     pub topics: BTreeMap<ObjectKey, Vec<Refusal>>,
     /// What is refused or waits of the Cluster.
     pub cluster: Vec<Refusal>,
+    /// What was begun before and has not ended.
+    #[serde(rename = "underWay")]
+    pub under_way: Vec<UnderWay>,
 }
 
 /// A step and why it is needed.
@@ -155,6 +161,10 @@ impl Plan {
         });
     }
 
+    pub(crate) fn goes_on(&mut self, object: Option<ObjectKey>, message: String) {
+        self.under_way.push(UnderWay { object, message });
+    }
+
     fn refuse_topic(&mut self, object: &ObjectKey, refusal: Refusal) {
         self.topics.entry(object.clone()).or_default().push(refusal);
     }
@@ -162,17 +172,6 @@ impl Plan {
     /// All refusals, those of the Cluster first.
     pub fn refusals(&self) -> impl Iterator<Item = &Refusal> {
         self.cluster.iter().chain(self.topics.values().flatten())
-    }
-
-    /// Whether nothing has to be done and nothing is waited for.
-    pub fn is_converged(&self) -> bool {
-        self.steps.is_empty()
-            && self.refusals().all(|refusal| {
-                !matches!(
-                    refusal.reason,
-                    Reason::BrokersStarting | Reason::NotSafeToStop
-                )
-            })
     }
 }
 
@@ -183,10 +182,10 @@ pub fn plan(valid: &Valid, observed: &Observed) -> Plan {
         cluster: valid.cluster_refusals.clone(),
         ..Plan::default()
     };
-    if valid.cluster.paused {
-        return plan;
+    if !valid.cluster.paused {
+        brokers::plan(valid, observed, &mut plan);
+        topics::plan(valid, observed, &mut plan);
     }
-    brokers::plan(valid, observed, &mut plan);
-    topics::plan(valid, observed, &mut plan);
+    under_way::find(valid, observed, &mut plan);
     plan
 }

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use super::{Plan, Step};
+use crate::object::ObjectKey;
 use crate::validate::Valid;
 
 /// Partitions of a placement that are printed before the rest is counted.
 const PARTITIONS_SHOWN_MAX: usize = 24;
 
-/// The plan, its reasons, and what is refused.
+/// The plan, its reasons, what is refused, and what goes on.
 pub fn show(valid: &Valid, plan: &Plan) -> String {
     let mut out = String::new();
     let mut line = |indent: usize, text: &str| {
@@ -27,6 +28,9 @@ pub fn show(valid: &Valid, plan: &Plan) -> String {
     }
     for refusal in &plan.cluster {
         line(2, &format!("not done: {refusal}"));
+    }
+    for message in going_on(plan, None) {
+        line(2, &format!("under way: {message}"));
     }
     let mut objects: Vec<_> = valid
         .topics
@@ -59,21 +63,43 @@ pub fn show(valid: &Valid, plan: &Plan) -> String {
             quiet = false;
             line(2, &format!("not done: {refusal}"));
         }
+        for message in going_on(plan, Some(object)) {
+            quiet = false;
+            line(2, &format!("under way: {message}"));
+        }
         if quiet {
             line(2, "as the spec says");
         }
     }
-    let refused = plan.refusals().count();
-    let summary = match (plan.steps.len(), refused) {
-        (0, 0) => "Nothing to do.".to_owned(),
-        (steps, 0) => format!("{}.", super::brokers::count(steps, "step")),
-        (steps, refused) => format!(
-            "{}, {refused} not done.",
-            super::brokers::count(steps, "step")
-        ),
-    };
-    line(0, &summary);
+    line(0, &summary(plan));
     out
+}
+
+/// What is under way of a Topic, or else of the Cluster.
+fn going_on<'a>(
+    plan: &'a Plan,
+    object: Option<&'a ObjectKey>,
+) -> impl Iterator<Item = &'a str> + 'a {
+    let things = plan
+        .under_way
+        .iter()
+        .filter(move |thing| thing.object.as_ref() == object);
+    things.map(|thing| thing.message.as_str())
+}
+
+/// How much there is of each, in one line.
+fn summary(plan: &Plan) -> String {
+    let steps = super::brokers::count(plan.steps.len(), "step");
+    let refused = plan.refusals().count();
+    let under_way = plan.under_way.len();
+    match (plan.steps.len(), refused, under_way) {
+        (0, 0, 0) => "Nothing to do.".to_owned(),
+        (0, 0, _) => format!("Nothing else to do, {under_way} under way."),
+        (_, 0, 0) => format!("{steps}."),
+        (_, 0, _) => format!("{steps}, {under_way} under way."),
+        (_, _, 0) => format!("{steps}, {refused} not done."),
+        (..) => format!("{steps}, {refused} not done, {under_way} under way."),
+    }
 }
 
 /// What a step does, in a few words.

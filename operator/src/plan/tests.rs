@@ -68,6 +68,28 @@ fn topics_wait_for_brokers_that_have_not_registered() {
 }
 
 #[test]
+fn what_was_begun_is_told_until_it_has_ended() {
+    let mut world = world_of(&demo());
+    kafka(&mut world).brokers.remove(&2);
+    world.brokers.get_mut(&1).expect("made").ready = false;
+    let orders = kafka(&mut world).topics.get_mut("orders").expect("made");
+    orders.config = None;
+    let partition = orders.partitions.get_mut(&0).expect("made");
+    partition.moves_to = Some(vec![1, 2, 0]);
+    check("under_way", &demo(), &world);
+    // Nothing new is begun, and what was begun goes on.
+    let paused = demo().replace("  brokers: 3", "  paused: true\n  brokers: 3");
+    let plan_paused = plan(&valid(&paused), &world);
+    assert_eq!(
+        plan_paused.under_way,
+        plan(&valid(&demo()), &world).under_way
+    );
+    // Whoever is not the controller may know less.
+    kafka(&mut world).authoritative = false;
+    check("under_way_without_controller", &demo(), &world);
+}
+
+#[test]
 fn nothing_is_decided_about_topics_while_no_broker_answers() {
     let mut world = world_of(&demo());
     world.kafka = ObservedKafka::Unreachable {

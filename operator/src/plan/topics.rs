@@ -9,7 +9,7 @@ use taffrail_crds::DeletionPolicy;
 
 use super::brokers::count;
 use super::replicas::replicas_for_factor;
-use super::{MOVES_MAX, Plan, Step};
+use super::{MOVES_MAX, Plan, Step, under_way};
 use crate::observed::{KafkaWorld, Observed, ObservedKafka, ObservedTopic};
 use crate::refusal::{Concern, Reason, Refusal};
 use crate::validate::{Valid, ValidTopic};
@@ -401,10 +401,5 @@ impl<E: ToString> Placed for Result<Vec<BrokerId>, E> {
 }
 
 fn moving(world: &KafkaWorld) -> usize {
-    world
-        .topics
-        .values()
-        .flat_map(|topic| topic.partitions.values())
-        .filter(|partition| partition.moves_to.is_some())
-        .count()
+    world.topics.values().map(under_way::moving).sum()
 }

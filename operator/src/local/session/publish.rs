@@ -74,6 +74,10 @@ impl Session {
             volumes: with.volumes.clone(),
             log: self.folder.log(id),
         });
+        let leaving = self
+            .supervisor
+            .brokers()
+            .filter(|broker| !self.started_with.contains_key(broker));
         Report {
             running: true,
             pid: std::process::id(),
@@ -87,6 +91,7 @@ impl Session {
                 status: self.cluster_status.clone(),
             },
             brokers: brokers.collect(),
+            leaving: leaving.collect(),
             topics: topics.collect(),
             kept: kept.collect(),
             file_error: self.file_error.clone(),
