@@ -79,6 +79,9 @@ pub(super) struct BrokerReport {
     pub(super) spec_config: BTreeMap<String, String>,
     /// The volumes that it was started with.
     pub(super) volumes: Vec<String>,
+    /// The voters on metadata that it was told of when it was started. None are written where an older run wrote.
+    #[serde(default)]
+    pub(super) voters: Vec<i32>,
     /// What it prints.
     pub(super) log: PathBuf,
 }

@@ -12,6 +12,7 @@ use super::ports::Ports;
 use super::probe::observe_once;
 use super::report::Report;
 use super::run::report_of;
+use super::session::voters_change;
 use super::supervisor::RUNNING;
 use super::{LocalError, table};
 use crate::cli::{Output, PlanArguments, StatusArguments};
@@ -180,10 +181,14 @@ fn world(
     let brokers = started.map(|with| {
         let health = health.get(&with.id).copied().unwrap_or_default();
         let ready = health.ready && with.state == RUNNING;
+        let told = Some(&with.voters).filter(|told| !told.is_empty() && **told != memory.voters);
         let observed = ObservedBroker {
             config: with.spec_config.clone(),
             volumes: with.volumes.clone(),
-            outdated: Vec::new(),
+            outdated: told
+                .map(|told| voters_change(told, &memory.voters))
+                .into_iter()
+                .collect(),
             ready,
             down: !ready,
             safe_to_stop: health.safe_to_stop.filter(|_| ready),
@@ -216,17 +221,18 @@ mod tests {
     use crate::observed::KafkaWorld;
     use crate::world;
 
-    /// What a run has written down in the middle of a change: a broker and its state, and how brokers answer.
+    /// What a run has written down in the middle of a change, brokers that were told of one voter, and how brokers answer.
     fn world_during(
         written: &[(i32, &str)],
         remembered: &[i32],
+        voters: &[i32],
         ready: &[i32],
         registered: &[i32],
     ) -> Observed {
         let brokers = written.iter().map(|(id, state)| {
             json!({
                 "id": id, "pid": 1, "state": state, "ready": true, "restarts": 0, "client": "", "metrics": "", "config": "",
-                "specConfig": {"min.insync.replicas": "2"}, "volumes": ["data-0"], "log": "",
+                "specConfig": {"min.insync.replicas": "2"}, "volumes": ["data-0"], "voters": [0], "log": "",
             })
         });
         let report: Report = serde_json::from_value(json!({
@@ -238,7 +244,7 @@ mod tests {
         let mut memory = Memory::new(
             ObjectKey::new(None, Some("demo")),
             String::new(),
-            vec![0, 1, 2],
+            voters.to_vec(),
         );
         memory.brokers = remembered.to_vec();
         let health = ready.iter().map(|&id| {
@@ -279,32 +285,49 @@ mod tests {
         };
         let starts = "  start broker 3: spec.brokers is 4 and 3 are there\n1 step.\n";
         check(
-            &world_during(&running(&three), &three, &three, &three),
+            &world_during(&running(&three), &three, &[0], &three, &three),
             starts,
         );
         // Remembered before it is started.
         check(
-            &world_during(&running(&three), &all, &three, &three),
+            &world_during(&running(&three), &all, &[0], &three, &three),
             starts,
         );
         check(
-            &world_during(&running(&all), &all, &three, &three),
+            &world_during(&running(&all), &all, &[0], &three, &three),
             "  under way: broker 3 is there and has not registered yet\nNothing else to do, 1 under way.\n",
         );
         check(
-            &world_during(&running(&all), &all, &three, &all),
+            &world_during(&running(&all), &all, &[0], &three, &all),
             "  under way: broker 3 does not serve clients yet\nNothing else to do, 1 under way.\n",
         );
         check(
-            &world_during(&running(&all), &all, &all, &all),
+            &world_during(&running(&all), &all, &[0], &all, &all),
             "Nothing to do.\n",
         );
         // It answers still, but is being replaced.
         let mut restarting = running(&all);
         restarting[1].1 = "stopping";
         check(
-            &world_during(&restarting, &all, &all, &all),
+            &world_during(&restarting, &all, &[0], &all, &all),
             "  under way: broker 1 does not serve clients yet\nNothing else to do, 1 under way.\n",
         );
+    }
+
+    #[test]
+    fn a_broker_that_was_told_of_other_voters_is_to_be_restarted() {
+        let three = world::valid(&world::cluster(world::THREE));
+        let all = [0, 1, 2];
+        let running = all.map(|id| (id, "running"));
+        for (voters, expected) in [
+            (&[0][..], "Cluster demo\nNothing to do.\n"),
+            (
+                &all[..],
+                "Cluster demo\n  restart broker 0: the voters on metadata change from [0] to [0, 1, 2]\n1 step.\n",
+            ),
+        ] {
+            let observed = world_during(&running, &all, voters, &all, &all);
+            assert_eq!(show(&three, &plan(&three, &observed)), expected);
+        }
     }
 }

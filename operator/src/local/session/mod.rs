@@ -542,6 +542,7 @@ fn unix_seconds() -> f64 {
     Timestamp::now().as_millisecond() as f64 / 1000.0
 }
 
-fn voters_change(before: &[i32], after: &[i32]) -> String {
+/// In what a broker differs that was told of other voters.
+pub(in crate::local) fn voters_change(before: &[i32], after: &[i32]) -> String {
     format!("the voters on metadata change from {before:?} to {after:?}")
 }
