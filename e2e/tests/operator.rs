@@ -144,7 +144,7 @@ fn plan(manifest: &Path) -> Result<Output> {
 }
 
 #[test]
-fn plan_of_what_cannot_be_done_fails_and_of_a_broken_number_names_the_field() -> Result<()> {
+fn plan_of_what_cannot_be_done_fails_and_of_a_broken_field_names_it() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let manifest = folder.path().join("manifest.yaml");
     let check = |topic: &str, expected: &str| -> Result<()> {
@@ -156,8 +156,12 @@ fn plan_of_what_cannot_be_done_fails_and_of_a_broken_number_names_the_field() ->
         Ok(())
     };
     check(
-        &topic("orders", 3, "  replicationFactor: 4\n"),
+        &topic("orders", 3, "").replace("replicationFactor: 3", "replicationFactor: 4"),
         "1 of what it asks for cannot be done as it stands",
+    )?;
+    check(
+        &topic("orders", 3, "  replicationFactor: 4\n"),
+        "document 2 is not YAML: spec: replicationFactor is written twice",
     )?;
     let huge = topic("orders", 3, "").replace("partitions: 3", "partitions: 99999999999999999999");
     check(

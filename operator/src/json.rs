@@ -1,9 +1,10 @@
 //! A YAML document as a JSON value, as the Kubernetes API takes it. A number that no integer of 64 bits holds becomes the nearest
-//! one with a fraction, so that the field's own rule refuses it by name; a YAML parser could only call the document broken.
+//! one with a fraction, so that the field's own rule refuses it by name; a YAML parser could only call the document broken. A key that
+//! is written twice in one map is refused: nobody can tell which of both was meant.
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// The value of a document or of a part of it.
@@ -81,6 +82,9 @@ impl<'de> Visitor<'de> for JsonVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
         let mut values = Map::new();
         while let Some((key, Json(value))) = map.next_entry::<String, Json>()? {
+            if values.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("{key} is written twice")));
+            }
             values.insert(key, value);
         }
         Ok(Json(Value::Object(values)))
@@ -109,5 +113,24 @@ mod tests {
         check("99999999999999999999", json!(1e20));
         check("-99999999999999999999", json!(-1e20));
         check("[9e400, .inf]", json!(["9e400", "inf"]));
+    }
+
+    #[test]
+    fn a_key_that_is_written_twice_is_refused_by_name() {
+        for (text, expected) in [
+            // The place is that of the map.
+            (
+                "a: 1\nspec:\n  b: 1\n  c: 2\n  b: 3\n",
+                "spec: b is written twice at line 3 column 3",
+            ),
+            ("a: 1\n'a': 1\n", "a is written twice"),
+            (
+                "x: [{1: a, '1': b}]",
+                "x[0]: 1 is written twice at line 1 column 5",
+            ),
+        ] {
+            let error = serde_yaml::from_str::<Json>(text).map(|Json(found)| found);
+            assert_eq!(error.expect_err(text).to_string(), expected, "{text}");
+        }
     }
 }
