@@ -21,7 +21,7 @@ use super::probe::{Answer, Job, work};
 use super::report::Report;
 use super::session::{Next, Session, Setup, other_cluster};
 use super::supervisor::{Event, STOP_WAIT_MAX};
-use super::watch::Watch;
+use super::watch::{Look, Watch};
 use super::{LocalError, table};
 use crate::cli::Local;
 use crate::http;
@@ -230,12 +230,22 @@ impl Running {
         // Not in the middle of a pass, which was planned for what the file said before.
         if !self.busy && now >= self.file_look_at {
             self.file_look_at = now + FILE_LOOK;
-            if prepared.watch.changed() {
+            let told = match prepared.watch.look() {
+                Look::Same => None,
+                Look::Changed => Some("The manifest changed"),
+                Look::Back => Some("The manifest is back"),
+                Look::Lost(error) => {
+                    crate::say!("{}", session.lost_file(&error));
+                    session.publish();
+                    None
+                }
+            };
+            if let Some(told) = told {
                 match session.reload() {
-                    Ok(()) => crate::say!("The manifest changed."),
+                    Ok(()) => crate::say!("{told}."),
                     Err(error) => {
                         crate::say!(
-                            "The manifest changed and cannot be used; what it said before stays in force.\n{error}"
+                            "{told} and cannot be used; what it said before stays in force.\n{error}"
                         );
                     }
                 }

@@ -73,10 +73,7 @@ pub(super) fn status(report: &Report) -> String {
         report.data_dir.display()
     );
     if let Some(error) = &report.file_error {
-        let _ = writeln!(
-            text,
-            "The manifest was changed in a way that cannot be used:\n{error}"
-        );
+        let _ = writeln!(text, "The manifest cannot be used as it stands:\n{error}");
     }
     if report.running {
         let _ = writeln!(text, "{}", ready_line(&report.cluster.status.conditions));

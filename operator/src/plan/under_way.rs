@@ -38,8 +38,8 @@ fn brokers(valid: &Valid, observed: &Observed, plan: &mut Plan) {
             continue;
         }
         // Any other broker than the controller may not have heard of it yet.
-        let registered = world
-            .is_none_or(|world| !world.authoritative || world.brokers.contains_key(&id));
+        let registered =
+            world.is_none_or(|world| !world.authoritative || world.brokers.contains_key(&id));
         if !registered {
             plan.goes_on(
                 None,

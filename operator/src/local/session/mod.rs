@@ -3,8 +3,11 @@
 
 mod brokers;
 mod publish;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -138,6 +141,21 @@ impl Session {
         );
         self.valid = judge(&intent, &objects);
         self.memory.save(self.folder.path())
+    }
+
+    /// Goes on without the file, which is gone or cannot be read, until it is back. What is wrong, for the person who may have
+    /// moved it.
+    pub(in crate::local) fn lost_file(&mut self, error: &io::Error) -> String {
+        let file = self.setup.file.display();
+        let what = match error.kind() {
+            io::ErrorKind::NotFound => format!("{file} is gone"),
+            _ => format!("{file} cannot be read ({error})"),
+        };
+        let lost = format!(
+            "{what}; the cluster runs on as the manifest said last, and takes changes again once it is back."
+        );
+        self.file_error = Some(lost.clone());
+        lost
     }
 
     fn load_file(&self) -> Result<Objects, LocalError> {
