@@ -409,8 +409,9 @@ fn setup_failed(what: &'static str, error: impl ToString) -> LocalError {
     }
 }
 
+/// The same file from any folder. Links stay: one that is turned to another file changes the manifest.
 fn absolute(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The last report of a folder, with whether it runs.
@@ -423,6 +424,7 @@ pub(super) fn report_of(folder: &Path) -> Result<Report, LocalError> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::object::ObjectKey;
@@ -516,5 +518,15 @@ spec:
             "HERE/data: holds the data of the cluster with id AAAAAAAAAAAAAAAAAAAAAA, not of the one with id \
              BBBBBBBBBBBBBBBBBBBBBA; choose another --data-dir"
         );
+    }
+
+    #[test]
+    fn links_to_the_manifest_are_followed_anew() {
+        let folder = tempfile::tempdir().expect("folder");
+        let link = folder.path().join("manifest.yaml");
+        symlink(folder.path().join("first.yaml"), &link).expect("made");
+        fs::write(&link, "").expect("written through it");
+        assert_eq!(absolute(&link), link);
+        assert!(absolute(Path::new("manifest.yaml")).is_absolute());
     }
 }
