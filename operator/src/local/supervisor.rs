@@ -105,24 +105,34 @@ enum State {
 }
 
 impl Supervisor {
-    /// Starts a broker that is to run from now on.
-    pub(super) fn start(&mut self, broker: i32, command: BrokerCommand) -> io::Result<u32> {
-        let child = spawn(&command)?;
-        let pid = child.id();
-        self.brokers.insert(
-            broker,
-            Supervised {
-                command,
-                state: State::Running {
-                    child,
-                    since: Instant::now(),
-                },
-                restarts: 0,
-                pause: PAUSE_MIN,
-                log_look_at: Instant::now() + LOG_LOOK,
+    /// Starts a broker that is to run from now on: one that is stopping still, once it has stopped. One that cannot be started
+    /// is tried again, as one that died is.
+    pub(super) fn start(
+        &mut self,
+        broker: i32,
+        command: BrokerCommand,
+        now: Instant,
+    ) -> io::Result<()> {
+        if self.brokers.contains_key(&broker) {
+            self.restart(broker, command, now);
+            return Ok(());
+        }
+        let mut supervised = Supervised {
+            command,
+            state: State::Waiting {
+                until: now + PAUSE_MIN,
+                died: false,
             },
-        );
-        Ok(pid)
+            restarts: 0,
+            pause: PAUSE_MIN * 2,
+            log_look_at: now + LOG_LOOK,
+        };
+        let result = spawn(&supervised.command).map(|child| {
+            supervised.pause = PAUSE_MIN;
+            supervised.state = State::Running { child, since: now };
+        });
+        self.brokers.insert(broker, supervised);
+        result
     }
 
     /// Stops a broker cleanly and starts it with another command.
@@ -484,7 +494,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let mut supervisor = Supervisor::default();
         supervisor
-            .start(0, script(folder.path(), "echo no disk; exit 3"))
+            .start(
+                0,
+                script(folder.path(), "echo no disk; exit 3"),
+                Instant::now(),
+            )
             .expect("starts");
         let died = |events: &[Event]| {
             let pauses = events.iter().filter_map(|event| match event {
@@ -508,9 +522,10 @@ mod tests {
     fn killed_broker_comes_back_as_another_process() {
         let folder = tempfile::tempdir().expect("folder");
         let mut supervisor = Supervisor::default();
-        let first = supervisor
-            .start(0, script(folder.path(), "exec sleep 600"))
+        supervisor
+            .start(0, script(folder.path(), "exec sleep 600"), Instant::now())
             .expect("starts");
+        let first = supervisor.pid(0).expect("runs");
         // SAFETY: the process is our child and was not waited for.
         unsafe { libc::kill(first as libc::pid_t, libc::SIGKILL) };
         let events = poll_until(&mut supervisor, |supervisor, _| supervisor.restarts(0) == 1);
@@ -534,7 +549,7 @@ mod tests {
             clean.display()
         );
         supervisor
-            .start(0, script(folder.path(), &text))
+            .start(0, script(folder.path(), &text), Instant::now())
             .expect("starts");
         let log = folder.path().join("broker-0/broker.log");
         poll_until(&mut supervisor, |_, _| last_line(&log).is_some());
@@ -550,9 +565,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let mut supervisor = Supervisor::default();
         let text = "trap '' TERM; echo up; while :; do sleep 0.05; done";
-        let pid = supervisor
-            .start(0, script(folder.path(), text))
+        supervisor
+            .start(0, script(folder.path(), text), Instant::now())
             .expect("starts");
+        let pid = supervisor.pid(0).expect("runs");
         let log = folder.path().join("broker-0/broker.log");
         poll_until(&mut supervisor, |_, _| last_line(&log).is_some());
         let long_ago = Instant::now() - STOP_WAIT_MAX;
@@ -566,7 +582,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let mut supervisor = Supervisor::default();
         supervisor
-            .start(0, script(folder.path(), "exec sleep 600"))
+            .start(0, script(folder.path(), "exec sleep 600"), Instant::now())
             .expect("starts");
         supervisor.restart(
             0,
@@ -601,7 +617,7 @@ mod tests {
             "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second; exec sleep 600";
         let text = format!("cd {}; {text}", folder.path().display());
         supervisor
-            .start(0, script(folder.path(), &text))
+            .start(0, script(folder.path(), &text), Instant::now())
             .expect("starts");
         let log = folder.path().join("broker-0/broker.log");
         let old = folder.path().join("broker-0/broker.log.1");
@@ -627,7 +643,9 @@ mod tests {
         let mut supervisor = Supervisor::default();
         let command = script(folder.path(), "exec sleep 600");
         let log = command.log.clone();
-        supervisor.start(0, command).expect("starts");
+        supervisor
+            .start(0, command, Instant::now())
+            .expect("starts");
         let file = fs::File::options().write(true).open(&log).expect("there");
         file.set_len(LOG_BYTES_MAX + 1).expect("sparse");
         poll_until(&mut supervisor, |_, _| {
@@ -636,12 +654,60 @@ mod tests {
     }
 
     #[test]
-    fn missing_program_is_an_error() {
+    fn broker_that_cannot_be_started_is_tried_again_with_growing_pauses() {
         let folder = tempfile::tempdir().expect("folder");
         let command = BrokerCommand {
-            program: folder.path().join("nothing"),
-            ..script(folder.path(), "")
+            program: folder.path().join("broker"),
+            ..script(folder.path(), "exec sleep 600")
         };
-        assert!(Supervisor::default().start(0, command).is_err());
+        let program = command.program.clone();
+        let mut supervisor = Supervisor::default();
+        let began = Instant::now();
+        assert!(supervisor.start(0, command, began).is_err());
+        assert_eq!(supervisor.state(0), "restarting");
+        let mut failed = Vec::new();
+        let mut now = began;
+        while failed.len() < 8 {
+            assert!(now < began + Duration::from_secs(60), "{failed:?}");
+            now += Duration::from_millis(50);
+            if !supervisor.poll(now).is_empty() {
+                failed.push(now);
+            }
+        }
+        let pauses: Vec<u128> = std::iter::once(&began)
+            .chain(&failed)
+            .zip(&failed)
+            .map(|(before, after)| (*after - *before).as_millis())
+            .collect();
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        std::os::unix::fs::symlink("/bin/sh", &program).expect("made");
+        assert!(matches!(
+            supervisor.poll(now + PAUSE_MAX)[..],
+            [Event::Restarted { died: false, .. }]
+        ));
+        assert_eq!((supervisor.state(0), supervisor.restarts(0)), (RUNNING, 0));
+    }
+
+    #[test]
+    fn broker_that_is_wanted_again_is_started_once_it_has_stopped() {
+        let folder = tempfile::tempdir().expect("folder");
+        let log = folder.path().join("broker-0/broker.log");
+        let mut supervisor = Supervisor::default();
+        let slow = "trap 'sleep 0.5; exit 0' TERM; echo up; while :; do sleep 0.05; done";
+        supervisor
+            .start(0, script(folder.path(), slow), Instant::now())
+            .expect("starts");
+        poll_until(&mut supervisor, |_, _| last_line(&log).is_some());
+        let first = supervisor.pid(0).expect("runs");
+        supervisor.remove(0, Instant::now());
+        supervisor
+            .start(0, script(folder.path(), "exec sleep 600"), Instant::now())
+            .expect("starts later");
+        assert_eq!(supervisor.pid(0), Some(first));
+        poll_until(&mut supervisor, |supervisor, _| {
+            supervisor.state(0) == RUNNING
+        });
+        assert!(!is_alive(first));
+        assert_ne!(supervisor.pid(0), Some(first));
     }
 }

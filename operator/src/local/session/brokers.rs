@@ -19,13 +19,17 @@ impl Session {
         let surplus: Vec<i32> = surplus
             .filter(|broker| *broker >= self.valid.cluster.brokers)
             .collect();
+        let now = Instant::now();
         surplus
             .into_iter()
-            .try_for_each(|broker| self.create_broker(broker))
+            .try_for_each(|broker| self.create_broker(broker, now))
     }
 
-    pub(super) fn create_broker(&mut self, broker: i32) -> Result<(), LocalError> {
-        self.setup.ports.check_free(broker)?;
+    pub(super) fn create_broker(&mut self, broker: i32, now: Instant) -> Result<(), LocalError> {
+        // Its own process may not have stopped yet, and holds them until then.
+        if !self.supervisor.brokers().any(|known| known == broker) {
+            self.setup.ports.check_free(broker)?;
+        }
         let command = self.write_broker(broker)?;
         // Written down first: a broker that ran may hold data.
         if !self.memory.brokers.contains(&broker) {
@@ -35,8 +39,7 @@ impl Session {
         }
         let program = command.program.clone();
         self.supervisor
-            .start(broker, command)
-            .map(drop)
+            .start(broker, command, now)
             .map_err(LocalError::io(program))
     }
 

@@ -225,7 +225,7 @@ impl Session {
         for planned in self.plan.steps.clone() {
             match &planned.step {
                 Step::CreateBroker { broker } => {
-                    let result = self.create_broker(*broker);
+                    let result = self.create_broker(*broker, now);
                     brokers_change = true;
                     self.step_ended(&planned, result.err().map(|error| error.to_string()));
                 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::super::supervisor::Event;
 use super::*;
 use crate::world;
 
@@ -54,4 +55,28 @@ fn manifest_that_goes_away_is_told_until_it_is_back() {
     fs::write(&file, text).expect("written");
     session.reload().expect("as before");
     assert_eq!(session.report().file_error, None);
+}
+
+#[test]
+fn broker_that_cannot_be_started_is_not_forgotten() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut session = session(folder.path(), "none");
+    let began = Instant::now();
+    session.observed(BTreeMap::new(), ObservedKafka::Absent, began);
+    let failed = &session.failures[&None];
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(
+        failed[0].message.contains("cannot start broker 0"),
+        "{failed:?}"
+    );
+    // It is up to the supervisor from here on.
+    assert_eq!(session.supervisor.state(0), "restarting");
+    let nobody = ObservedKafka::Unreachable { why: String::new() };
+    session.observed(BTreeMap::new(), nobody, began);
+    assert!(session.failures.is_empty() && session.plan.steps.is_empty());
+    let events = session.supervisor.poll(began + Duration::from_secs(1));
+    assert!(
+        matches!(events[..], [Event::NotStarted { broker: 0, .. }]),
+        "{events:?}"
+    );
 }
