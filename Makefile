@@ -107,7 +107,7 @@ tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (int
 helm: ## Build helm into the cache outside of the tree, where it is missing
 	@$(KUBERNETES)/build.sh helm
 
-cluster-up: ## Start a real Kubernetes on this machine (root, Linux); NODES=3 for zones a, b, c
+cluster-up: ## Start a real Kubernetes on this machine (root, Linux with cgroup v1); NODES=3 for zones a, b, c
 	@$(KUBERNETES)/install.sh
 	@$(KUBERNETES)/bed.py check
 	@$(KUBERNETES)/build.sh

@@ -91,3 +91,27 @@ fn metrics_exist() {
         }
     }
 }
+
+#[test]
+fn what_the_bed_needs_is_said_where_it_is_offered() {
+    let demands = read("e2e/kubernetes/testbed/requirements.py");
+    let document = read("README.md");
+    let paragraphs = document.split("\n\n");
+    let offered: Vec<&str> = paragraphs
+        .filter(|paragraph| paragraph.contains("`make cluster-up`"))
+        .collect();
+    assert!(!offered.is_empty(), "README.md does not name it");
+    for (demand, word) in [
+        ("require_root()", "root"),
+        ("cgroups.hierarchies()", "mounted as v1"),
+        ("\"Linux\"", "Linux"),
+    ] {
+        assert!(
+            demands.contains(demand),
+            "the bed no longer asks for {word}"
+        );
+        for paragraph in &offered {
+            assert!(paragraph.contains(word), "{word} is not said: {paragraph}");
+        }
+    }
+}
