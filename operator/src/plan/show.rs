@@ -68,10 +68,17 @@ pub fn show(valid: &Valid, plan: &Plan) -> String {
             line(2, &format!("under way: {message}"));
         }
         if quiet {
-            line(2, "as the spec says");
+            line(
+                2,
+                if valid.cluster.paused {
+                    "not looked at while the Cluster is paused"
+                } else {
+                    "as the spec says"
+                },
+            );
         }
     }
-    line(0, &summary(plan));
+    line(0, &summary(valid, plan));
     out
 }
 
@@ -88,11 +95,14 @@ fn going_on<'a>(
 }
 
 /// How much there is of each, in one line.
-fn summary(plan: &Plan) -> String {
+fn summary(valid: &Valid, plan: &Plan) -> String {
     let steps = super::brokers::count(plan.steps.len(), "step");
     let refused = plan.refusals().count();
     let under_way = plan.under_way.len();
     match (plan.steps.len(), refused, under_way) {
+        (0, 0, 0) if valid.cluster.paused => {
+            "Nothing is done while the Cluster is paused.".to_owned()
+        }
         (0, 0, 0) => "Nothing to do.".to_owned(),
         (0, 0, _) => format!("Nothing else to do, {under_way} under way."),
         (_, 0, 0) => format!("{steps}."),
