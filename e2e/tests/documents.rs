@@ -1,4 +1,4 @@
-//! What the documents name exists: every path of the tree in README, ARCHITECTURE and docs/, every chore of the Makefile.
+//! What the documents name exists: every path of the tree in README, ARCHITECTURE and docs/, every chore of the Makefile, every API.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use taffrail_e2e::tools::repository;
+use taffrail_protocol::api::advertised;
 
 /// Folders whose paths are checked; what is built or installed (`target/`, `.tools/`) comes and goes.
 const FOLDERS: [&str; 8] = [
@@ -104,5 +105,33 @@ fn every_chore_that_a_document_names_exists() -> Result<()> {
         "only {seen} chores found: the search itself is broken"
     );
     ensure!(missing.is_empty(), "named but not there: {missing:#?}");
+    Ok(())
+}
+
+#[test]
+fn the_readme_lists_the_apis_that_clients_are_told_of() -> Result<()> {
+    let readme = fs::read_to_string(repository().join("README.md"))?;
+    let rows = readme
+        .lines()
+        .skip_while(|line| !line.starts_with("| APIs |"));
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let listed: BTreeSet<String> = rows
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|apis| apis.split(','))
+        .map(|api| api.trim().to_owned())
+        .collect();
+    // As served: the first version of Produce that is told is one that nobody may use.
+    let served = advertised().iter().map(|told| told.api_key.served());
+    let served: BTreeSet<String> = served
+        .map(|range| match (range.min_version, range.max_version) {
+            (first, last) if first == last => format!("{:?} {first}", range.api_key),
+            (first, last) => format!("{:?} {first}–{last}", range.api_key),
+        })
+        .collect();
+    let differing: Vec<_> = listed.symmetric_difference(&served).collect();
+    ensure!(
+        differing.is_empty(),
+        "only in the README or only served: {differing:#?}"
+    );
     Ok(())
 }

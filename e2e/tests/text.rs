@@ -80,10 +80,10 @@ fn text_comes_back_through_every_pair_of_clients() -> Result<()> {
             || write(&cluster, case, &text),
         )?;
         for reader in [Client::Librdkafka, Client::Java, Client::Python] {
-            // The Python client decompresses only what its standard library can, and reads long texts for too long.
-            if reader == Client::Python
-                && (!["none", "gzip"].contains(&case.codec)
-                    || case.lines > 200_000 && many == 1_000_000)
+            // The Python client decompresses only what its standard library can, and reads long texts for longer than `make test`
+            // has time; whoever says how long they shall be has it.
+            let is_too_long = case.lines > 200_000 && std::env::var_os("E2E_LINES").is_none();
+            if reader == Client::Python && (!["none", "gzip"].contains(&case.codec) || is_too_long)
             {
                 continue;
             }
