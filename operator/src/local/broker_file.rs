@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::folder::DataFolder;
 use super::ports::Ports;
 use crate::validate::ValidCluster;
@@ -15,17 +17,57 @@ const CLIENT: &str = "CLIENT";
 const RACKS: i32 = 3;
 
 /// A broker's rack, if the Cluster wants racks.
-pub(super) fn rack(cluster: &ValidCluster, broker: i32) -> Option<String> {
+fn rack(cluster: &ValidCluster, broker: i32) -> Option<String> {
     cluster
         .racks
         .then(|| format!("rack-{}", broker.rem_euclid(RACKS)))
+}
+
+/// What a broker is told of its cluster, beside what the spec's config and volumes say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Told {
+    /// Who votes on metadata.
+    pub(super) voters: Vec<i32>,
+    /// Its rack.
+    pub(super) rack: Option<String>,
+}
+
+impl Told {
+    /// What a broker would be told now.
+    pub(super) fn now(cluster: &ValidCluster, voters: &[i32], broker: i32) -> Self {
+        Self {
+            voters: voters.to_vec(),
+            rack: rack(cluster, broker),
+        }
+    }
+
+    /// In what it differs from what a broker would be told now, as phrases.
+    pub(super) fn outdated(&self, now: &Self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.voters != now.voters {
+            reasons.push(format!(
+                "the voters on metadata change from {:?} to {:?}",
+                self.voters, now.voters
+            ));
+        }
+        if self.rack != now.rack {
+            let name = |told: &Self| told.rack.clone().unwrap_or_else(|| "none".to_owned());
+            reasons.push(format!(
+                "the rack changes from {} to {}",
+                name(self),
+                name(now)
+            ));
+        }
+        reasons
+    }
 }
 
 /// Everything in a broker's file.
 pub(super) fn properties(
     cluster: &ValidCluster,
     config: &BTreeMap<String, String>,
-    voters: &[i32],
+    told: &Told,
     broker: i32,
     ports: Ports,
     folder: &DataFolder,
@@ -35,7 +77,8 @@ pub(super) fn properties(
         .iter()
         .map(|volume| folder.volume(broker, volume).display().to_string())
         .collect();
-    let quorum: Vec<String> = voters
+    let quorum: Vec<String> = told
+        .voters
         .iter()
         .map(|voter| format!("{voter}@{}", ports.internal(*voter)))
         .collect();
@@ -55,8 +98,34 @@ pub(super) fn properties(
         "taffrail.metrics.listener",
         ports.metrics(broker).to_string(),
     );
-    if let Some(rack) = rack(cluster, broker) {
-        set("broker.rack", rack);
+    if let Some(rack) = &told.rack {
+        set("broker.rack", rack.clone());
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world;
+
+    #[test]
+    fn what_a_broker_was_told_of_its_cluster_becomes_outdated() {
+        let [plain, racks] = ["  brokers: 3", "  brokers: 3\n  rack: {topologyKey: zone}"]
+            .map(|spec| world::valid(&world::cluster(spec)).cluster);
+        let before = Told::now(&plain, &[0], 4);
+        for (now, expected) in [
+            (Told::now(&plain, &[0], 4), vec![]),
+            (
+                Told::now(&plain, &[0, 1, 2], 4),
+                vec!["the voters on metadata change from [0] to [0, 1, 2]"],
+            ),
+            (
+                Told::now(&racks, &[0], 4),
+                vec!["the rack changes from none to rack-1"],
+            ),
+        ] {
+            assert_eq!(before.outdated(&now), expected, "{now:?}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use taffrail_crds::{ClusterStatus, TopicStatus};
 
 use super::LocalError;
+use super::broker_file::Told;
 use super::folder::status_file;
 use crate::object::ObjectKey;
 
@@ -79,9 +80,9 @@ pub(super) struct BrokerReport {
     pub(super) spec_config: BTreeMap<String, String>,
     /// The volumes that it was started with.
     pub(super) volumes: Vec<String>,
-    /// The voters on metadata that it was told of when it was started. None are written where an older run wrote.
+    /// What it was told of its cluster when it was started. Missing where an older run wrote.
     #[serde(default)]
-    pub(super) voters: Vec<i32>,
+    pub(super) told: Option<Told>,
     /// What it prints.
     pub(super) log: PathBuf,
 }

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 use taffrail_crds::DeletionPolicy;
 
+use super::broker_file::Told;
 use super::intent::{only_cluster, take};
 use super::memory::Memory;
 use super::ports::Ports;
 use super::probe::observe_once;
 use super::report::Report;
 use super::run::report_of;
-use super::session::voters_change;
 use super::supervisor::RUNNING;
 use super::{LocalError, table};
 use crate::cli::{Output, PlanArguments, StatusArguments};
@@ -163,7 +163,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
         let why = "the cluster is stopped".to_owned();
         (BTreeMap::new(), ObservedKafka::Unreachable { why })
     };
-    Ok(world(report, memory, &health, kafka))
+    Ok(world(report, memory, valid, &health, kafka))
 }
 
 /// The world from what the run wrote down and from what its brokers answered. The run writes down first what it is about to
@@ -171,6 +171,7 @@ fn observe(report: &Report, memory: &Memory, valid: &Valid) -> Result<Observed, 
 fn world(
     report: &Report,
     memory: &Memory,
+    valid: &Valid,
     health: &BTreeMap<i32, Health>,
     kafka: ObservedKafka,
 ) -> Observed {
@@ -181,14 +182,12 @@ fn world(
     let brokers = started.map(|with| {
         let health = health.get(&with.id).copied().unwrap_or_default();
         let ready = health.ready && with.state == RUNNING;
-        let told = Some(&with.voters).filter(|told| !told.is_empty() && **told != memory.voters);
+        let now = Told::now(&valid.cluster, &memory.voters, with.id);
+        let told = with.told.as_ref();
         let observed = ObservedBroker {
             config: with.spec_config.clone(),
             volumes: with.volumes.clone(),
-            outdated: told
-                .map(|told| voters_change(told, &memory.voters))
-                .into_iter()
-                .collect(),
+            outdated: told.map(|told| told.outdated(&now)).unwrap_or_default(),
             ready,
             down: !ready,
             safe_to_stop: health.safe_to_stop.filter(|_| ready),
@@ -223,6 +222,7 @@ mod tests {
 
     /// What a run has written down in the middle of a change, brokers that were told of one voter, and how brokers answer.
     fn world_during(
+        valid: &Valid,
         written: &[(i32, &str)],
         remembered: &[i32],
         voters: &[i32],
@@ -232,7 +232,7 @@ mod tests {
         let brokers = written.iter().map(|(id, state)| {
             json!({
                 "id": id, "pid": 1, "state": state, "ready": true, "restarts": 0, "client": "", "metrics": "", "config": "",
-                "specConfig": {"min.insync.replicas": "2"}, "volumes": ["data-0"], "voters": [0], "log": "",
+                "specConfig": {"min.insync.replicas": "2"}, "volumes": ["data-0"], "told": {"voters": [0], "rack": null}, "log": "",
             })
         });
         let report: Report = serde_json::from_value(json!({
@@ -266,6 +266,7 @@ mod tests {
         super::world(
             &report,
             &memory,
+            valid,
             &health.collect(),
             ObservedKafka::Answered(kafka),
         )
@@ -285,31 +286,31 @@ mod tests {
         };
         let starts = "  start broker 3: spec.brokers is 4 and 3 are there\n1 step.\n";
         check(
-            &world_during(&running(&three), &three, &[0], &three, &three),
+            &world_during(&four, &running(&three), &three, &[0], &three, &three),
             starts,
         );
         // Remembered before it is started.
         check(
-            &world_during(&running(&three), &all, &[0], &three, &three),
+            &world_during(&four, &running(&three), &all, &[0], &three, &three),
             starts,
         );
         check(
-            &world_during(&running(&all), &all, &[0], &three, &three),
+            &world_during(&four, &running(&all), &all, &[0], &three, &three),
             "  under way: broker 3 is there and has not registered yet\nNothing else to do, 1 under way.\n",
         );
         check(
-            &world_during(&running(&all), &all, &[0], &three, &all),
+            &world_during(&four, &running(&all), &all, &[0], &three, &all),
             "  under way: broker 3 does not serve clients yet\nNothing else to do, 1 under way.\n",
         );
         check(
-            &world_during(&running(&all), &all, &[0], &all, &all),
+            &world_during(&four, &running(&all), &all, &[0], &all, &all),
             "Nothing to do.\n",
         );
         // It answers still, but is being replaced.
         let mut restarting = running(&all);
         restarting[1].1 = "stopping";
         check(
-            &world_during(&restarting, &all, &[0], &all, &all),
+            &world_during(&four, &restarting, &all, &[0], &all, &all),
             "  under way: broker 1 does not serve clients yet\nNothing else to do, 1 under way.\n",
         );
     }
@@ -326,7 +327,7 @@ mod tests {
                 "Cluster demo\n  restart broker 0: the voters on metadata change from [0] to [0, 1, 2]\n1 step.\n",
             ),
         ] {
-            let observed = world_during(&running, &all, voters, &all, &all);
+            let observed = world_during(&three, &running, &all, voters, &all, &all);
             assert_eq!(show(&three, &plan(&three, &observed)), expected);
         }
     }

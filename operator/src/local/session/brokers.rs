@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use super::super::LocalError;
-use super::super::broker_file::properties;
+use super::super::broker_file::{Told, properties};
 use super::super::folder::replace;
 use super::super::supervisor::BrokerCommand;
 use super::Session;
@@ -64,10 +64,11 @@ impl Session {
             let path = self.folder.volume(broker, volume);
             fs::create_dir_all(&path).map_err(LocalError::data(&path))?;
         }
+        let told = Told::now(cluster, &self.memory.voters, broker);
         let properties = properties(
             cluster,
             &config,
-            &self.memory.voters,
+            &told,
             broker,
             self.setup.ports,
             &self.folder,
@@ -83,7 +84,7 @@ impl Session {
             safe_to_stop: None,
         };
         self.started_with.insert(broker, with);
-        self.told_voters.insert(broker, self.memory.voters.clone());
+        self.told.insert(broker, told);
         self.health.remove(&broker);
         Ok(BrokerCommand {
             program: self.setup.binary.clone(),

@@ -15,6 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use taffrail_crds::{ClusterStatus, TopicStatus};
 
 use super::LocalError;
+use super::broker_file::Told;
 use super::folder::DataFolder;
 use super::intent::{only_cluster, take};
 use super::memory::{KeptTopic, Memory};
@@ -64,8 +65,8 @@ pub(in crate::local) struct Session {
     /// The processes.
     pub(in crate::local) supervisor: Supervisor,
     started_with: BTreeMap<i32, ObservedBroker>,
-    /// The voters that each broker was told when it was started.
-    told_voters: BTreeMap<i32, Vec<i32>>,
+    /// What each broker was told of its cluster when it was started.
+    told: BTreeMap<i32, Told>,
     /// The processes that were asked in the pass under way.
     asked: BTreeMap<i32, u32>,
     health: BTreeMap<i32, Health>,
@@ -111,7 +112,7 @@ impl Session {
             memory,
             supervisor: Supervisor::default(),
             started_with: BTreeMap::new(),
-            told_voters: BTreeMap::new(),
+            told: BTreeMap::new(),
             asked: BTreeMap::new(),
             health: BTreeMap::new(),
             valid,
@@ -389,13 +390,10 @@ impl Session {
     fn world(&self) -> Observed {
         let brokers = self.started_with.iter().map(|(&id, with)| {
             let health = self.health.get(&id).copied().unwrap_or_default();
-            let told = self.told_voters.get(&id);
-            let outdated = told.filter(|told| **told != self.memory.voters);
+            let now = Told::now(&self.valid.cluster, &self.memory.voters, id);
+            let told = self.told.get(&id);
             let broker = ObservedBroker {
-                outdated: outdated
-                    .map(|told| voters_change(told, &self.memory.voters))
-                    .into_iter()
-                    .collect(),
+                outdated: told.map(|told| told.outdated(&now)).unwrap_or_default(),
                 ready: health.ready,
                 down: !health.ready,
                 safe_to_stop: health.safe_to_stop,
@@ -558,9 +556,4 @@ fn judge(intent: &Intent, objects: &Objects) -> Valid {
 
 fn unix_seconds() -> f64 {
     Timestamp::now().as_millisecond() as f64 / 1000.0
-}
-
-/// In what a broker differs that was told of other voters.
-pub(in crate::local) fn voters_change(before: &[i32], after: &[i32]) -> String {
-    format!("the voters on metadata change from {before:?} to {after:?}")
 }

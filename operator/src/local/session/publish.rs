@@ -72,7 +72,7 @@ impl Session {
             config: self.folder.properties(id),
             spec_config: with.config.clone(),
             volumes: with.volumes.clone(),
-            voters: self.told_voters.get(&id).cloned().unwrap_or_default(),
+            told: self.told.get(&id).cloned(),
             log: self.folder.log(id),
         });
         let leaving = self
