@@ -131,6 +131,12 @@ impl Cluster {
         (host(broker), CLIENT_PORT)
     }
 
+    /// Where other brokers reach a broker.
+    #[cfg(test)]
+    pub(crate) fn internal_address(&self, broker: usize) -> (String, u16) {
+        (host(broker), INTERNAL_PORT)
+    }
+
     /// The machine of a broker.
     pub(crate) fn machine(&self, broker: usize) -> Machine {
         self.brokers[broker].machine

@@ -80,7 +80,12 @@ impl Scene {
         executor.run_until(executor.now() + time, || false);
     }
 
-    fn wait(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Scene) -> bool) -> Duration {
+    pub(crate) fn wait(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        is_so: impl Fn(&Scene) -> bool,
+    ) -> Duration {
         let start = self.cluster.executor.now();
         while !is_so(self) {
             let waited = self.cluster.executor.now() - start;

@@ -16,11 +16,11 @@ use crate::history::History;
 use crate::network::Machine;
 use crate::random::Random;
 
-const TOPIC: &str = "handed-over";
+pub(crate) const TOPIC: &str = "handed-over";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client that asks these brokers, on a machine of its own.
-fn client_of(scene: &Scene, asked: &[usize]) -> ClientEnv {
+pub(crate) fn client_of(scene: &Scene, asked: &[usize]) -> ClientEnv {
     let cluster = &scene.cluster;
     ClientEnv {
         executor: cluster.executor.clone(),
@@ -42,7 +42,7 @@ fn client_of(scene: &Scene, asked: &[usize]) -> ClientEnv {
 }
 
 /// Makes a topic of one partition that the first of these brokers leads.
-fn create(scene: &Scene, env: &ClientEnv, replicas: &[usize]) {
+pub(crate) fn create(scene: &Scene, env: &ClientEnv, replicas: &[usize]) {
     let assignment = CreatableReplicaAssignment {
         partition_index: 0,
         broker_ids: replicas.iter().map(|id| *id as i32).collect(),

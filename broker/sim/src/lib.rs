@@ -28,6 +28,8 @@ mod serving;
 mod shape;
 mod shrink;
 mod simulation;
+#[cfg(test)]
+mod told;
 mod trace;
 
 pub use disk::{Call, Fault, SimDisk, SimFile, SimLock};

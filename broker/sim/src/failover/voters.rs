@@ -26,13 +26,21 @@ const METADATA_DIRECTORY: &str = "/metadata";
 
 impl Scene {
     /// What a broker answers a client of its own.
-    fn ask<R>(&self, broker: usize, request: R) -> R::Response
+    pub(crate) fn ask<R>(&self, broker: usize, request: R) -> R::Response
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        self.ask_at(self.cluster.client_address(broker), request)
+    }
+
+    /// What is answered at an address, be it where brokers ask each other.
+    pub(crate) fn ask_at<R>(&self, address: (String, u16), request: R) -> R::Response
     where
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
         let cluster = &self.cluster;
-        let address = cluster.client_address(broker);
         let group = cluster.executor.group();
         let mut client = Client::new(ClientEnv {
             executor: cluster.executor.clone(),
