@@ -28,6 +28,35 @@ fn ranges_outlive_retention_and_deletion() {
     assert!(bytes(&range) == before);
 }
 
+/// KAFKA-4451: an index entry has 31 bits for an offset, and what compaction leaves may be further apart.
+#[test]
+fn a_segment_rolls_before_an_offset_is_too_far_for_its_index() {
+    const FURTHEST: i64 = i32::MAX as i64;
+    let check = |next: i64, expected: Option<i64>| {
+        let rig = Rig::new();
+        let config = LogConfig {
+            compact: true,
+            ..LogConfig::default()
+        };
+        let mut log = rig.create(&config);
+        let one = |offset: i64| stored(offset, 1, batch(1, NOW, 10));
+        log.append_follower(&one(0), 1, NOW).expect("in order");
+        let appended = log.append_follower(&one(next), 1, NOW).expect("in order");
+        assert_eq!(appended.rolled, expected, "{next}");
+        // Killed: what is read back is the same.
+        drop(log);
+        let mut log = rig.open(&config);
+        assert_eq!(log.log_end_offset(), next + 1);
+        assert_eq!(log.segment_count(), 1 + usize::from(expected.is_some()));
+        let found = log.read(1, all()).expect("in range").expect("the record");
+        assert!(bytes(&found) == one(next), "{next}");
+    };
+    check(FURTHEST, None);
+    // Named by the end of the log, as always, or by the record if that is too far as well.
+    check(FURTHEST + 1, Some(1));
+    check(FURTHEST + 2, Some(FURTHEST + 2));
+}
+
 #[test]
 fn a_segment_rolls_when_it_is_full_or_old() {
     let base = LogConfig {
