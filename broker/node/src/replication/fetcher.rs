@@ -569,3 +569,38 @@ fn forget(partitions: &[TopicPartition]) -> Vec<ForgottenTopic> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetch_tells_the_epoch_of_the_last_record_and_the_one_it_expects() {
+        let whole = FetchPosition {
+            leader_epoch: LeaderEpoch(5),
+            fetch_offset: 30,
+            last_fetched_epoch: Some(LeaderEpoch(3)),
+            log_start_offset: 10,
+        };
+        let empty = FetchPosition {
+            last_fetched_epoch: None,
+            ..whole
+        };
+        let mut topics = Vec::new();
+        for (partition, position) in [(0, whole), (1, empty)] {
+            let id = TopicPartition::new(TopicId([1; 16]), partition);
+            push_partition(&mut topics, id, &position, 1 << 20);
+        }
+        let told = topics[0].partitions.iter().map(|told| {
+            let epochs = (told.current_leader_epoch, told.last_fetched_epoch);
+            (
+                told.partition,
+                epochs,
+                told.fetch_offset,
+                told.log_start_offset,
+            )
+        });
+        let expected = [(0, (5, 3), 30, 10), (1, (5, -1), 30, 10)];
+        assert!(told.eq(expected), "{topics:?}");
+    }
+}
