@@ -11,8 +11,10 @@ use taffrail_protocol::messages::describe_quorum_request::{
 use taffrail_protocol::messages::describe_quorum_response::{
     PartitionData as Quorum, ReplicaState,
 };
-use taffrail_protocol::messages::{AddRaftVoterRequest, RemoveRaftVoterRequest};
-use taffrail_protocol::{ErrorCode, Uuid};
+use taffrail_protocol::messages::{
+    AddRaftVoterRequest, AddRaftVoterResponse, RemoveRaftVoterRequest, RemoveRaftVoterResponse,
+};
+use taffrail_protocol::{ErrorCode, Request, Uuid};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep};
 
@@ -61,20 +63,10 @@ async fn add_voter(arguments: &VoterArguments) -> Result<()> {
         ..AddRaftVoterRequest::default()
     };
     let deadline = Instant::now() + Duration::from_secs(arguments.wait);
-    let mut asked_before = false;
-    loop {
-        let answer = admin
-            .call(&request)
-            .await
-            .and_then(|answer| refused(answer.error_code, answer.error_message.as_deref()));
-        match answer {
-            Ok(()) => break,
-            // The earlier request was carried out, and its answer lost.
-            Err(error) if asked_before && is(&error, ErrorCode::DuplicateVoter) => break,
-            Err(error) => wait_or_fail(error, deadline).await?,
-        }
-        asked_before = true;
-    }
+    let judge =
+        |answer: AddRaftVoterResponse| refused(answer.error_code, answer.error_message.as_deref());
+    let done = ErrorCode::DuplicateVoter;
+    ask_until_done(&mut admin, &request, judge, done, deadline).await?;
     let quorum = observe(&mut admin).await?;
     let voter = find(&quorum.current_voters, arguments.id)
         .with_context(|| format!("broker {} does not vote after all", arguments.id))?;
@@ -108,24 +100,36 @@ async fn remove_voter(arguments: &VoterArguments) -> Result<()> {
         voter_id: arguments.id,
         voter_directory_id: directory,
     };
-    let mut asked_before = false;
-    loop {
-        let answer = admin
-            .call(&request)
-            .await
-            .and_then(|answer| refused(answer.error_code, answer.error_message.as_deref()));
-        match answer {
-            Ok(()) => break,
-            Err(error) if asked_before && is(&error, ErrorCode::VoterNotFound) => break,
-            Err(error) => wait_or_fail(error, deadline).await?,
-        }
-        asked_before = true;
-    }
+    let judge = |answer: RemoveRaftVoterResponse| {
+        refused(answer.error_code, answer.error_message.as_deref())
+    };
+    let done = ErrorCode::VoterNotFound;
+    ask_until_done(&mut admin, &request, judge, done, deadline).await?;
     crate::say!(
         "broker {} with directory {directory} does not vote any more",
         arguments.id
     );
     Ok(())
+}
+
+/// Asks again until what is asked for is done. A repeated request is refused with `done` where an earlier one was carried out and
+/// its answer lost.
+async fn ask_until_done<R: Request>(
+    admin: &mut Admin,
+    request: &R,
+    judge: impl Fn(R::Response) -> Result<(), AdminError>,
+    done: ErrorCode,
+    deadline: Instant,
+) -> Result<()> {
+    let mut asked_before = false;
+    loop {
+        match admin.call(request).await.and_then(&judge) {
+            Ok(()) => return Ok(()),
+            Err(error) if asked_before && is(&error, done) => return Ok(()),
+            Err(error) => wait_or_fail(error, deadline).await?,
+        }
+        asked_before = true;
+    }
 }
 
 /// Waits before another attempt, if there is time for one and a chance.
