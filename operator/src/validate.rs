@@ -26,9 +26,6 @@ pub(crate) const OPERATOR_CONFIGS: &[&str] = &[
     "taffrail.rack.required",
 ];
 
-/// The config that says how many replicas have to be in sync for acks=all.
-const IN_SYNC_MIN: &str = "min.insync.replicas";
-
 /// What someone asked for: a Cluster and the Topics around it.
 #[derive(Clone, Debug)]
 pub struct Intent {
@@ -93,8 +90,6 @@ pub struct ValidTopic {
     pub partitions: usize,
     /// Replicas of each partition, at least 1.
     pub replication_factor: usize,
-    /// Why partitions and replicas are not to be as the spec says, if so: they stay as they are.
-    pub placement: Result<(), Refusal>,
     /// Topic configuration, or why it is refused.
     pub config: Result<ConfigMap, Refusal>,
     /// What becomes of the topic when the object goes.
@@ -134,7 +129,7 @@ pub fn validate(intent: &Intent, known_clusters: &[ObjectKey]) -> Valid {
     let mut by_age: Vec<&TopicIntent> = intent.topics.iter().collect();
     by_age.sort_by_key(|topic| (topic.created, key_of_topic(&topic.topic)));
     for topic in by_age {
-        validate_topic(topic, &intent.cluster, known_clusters, &mut valid);
+        validate_topic(topic, known_clusters, &mut valid);
     }
     valid.topics.sort_by(|a, b| a.key.cmp(&b.key));
     valid
@@ -227,12 +222,7 @@ fn broker_config(
     refused_if_any(map, errors)
 }
 
-fn validate_topic(
-    intent: &TopicIntent,
-    of_cluster: &Cluster,
-    known_clusters: &[ObjectKey],
-    valid: &mut Valid,
-) {
+fn validate_topic(intent: &TopicIntent, known_clusters: &[ObjectKey], valid: &mut Valid) {
     let topic = &intent.topic;
     let key = key_of_topic(topic);
     let cluster = ObjectKey::new(Some(&key.namespace), Some(&topic.spec.cluster_ref.name));
@@ -262,23 +252,11 @@ fn validate_topic(
         return;
     }
     valid.claimed.insert(name.clone(), key.clone());
-    let (map, mut errors) = config_map(&topic.spec.config);
-    let placement = match never_in_sync(topic, of_cluster) {
-        None => Ok(()),
-        Some(NeverInSync::ByTopic(message)) => {
-            errors.push(message);
-            Err(
-                "partitions and replicas stay as they are until the configuration is right"
-                    .to_owned(),
-            )
-        }
-        Some(NeverInSync::ByCluster(message)) => Err(message),
-    };
-    let placement =
-        placement.map_err(|message| Refusal::new(Concern::Placed, Reason::InvalidConfig, message));
+    let (map, errors) = config_map(&topic.spec.config);
     let config = topic_config(map, errors);
-    refusals.extend(config.as_ref().err().cloned());
-    refusals.extend(placement.as_ref().err().cloned());
+    if let Err(refusal) = &config {
+        refusals.push(refusal.clone());
+    }
     if !refusals.is_empty() {
         valid.refusals.insert(key.clone(), refusals);
     }
@@ -290,42 +268,9 @@ fn validate_topic(
         // Admission bounds both from below by one.
         partitions: usize::try_from(topic.spec.partitions).unwrap_or(1),
         replication_factor: usize::try_from(topic.spec.replication_factor).unwrap_or(1),
-        placement,
         config,
         deletion_policy: topic.spec.deletion_policy,
     });
-}
-
-/// Whose `min.insync.replicas` is more than a topic has replicas. Kafka takes such a topic, and then refuses every record that is sent
-/// with acks=all.
-enum NeverInSync {
-    ByTopic(String),
-    ByCluster(String),
-}
-
-fn never_in_sync(topic: &Topic, cluster: &Cluster) -> Option<NeverInSync> {
-    let replicas = topic.spec.replication_factor;
-    let never = "so that no producer with acks=all could be served";
-    match in_sync_min(&topic.spec.config) {
-        Some(needed) => (needed > replicas).then(|| {
-            NeverInSync::ByTopic(format!(
-                "spec.config.{IN_SYNC_MIN}: {needed} is larger than spec.replicationFactor, {replicas}, {never}"
-            ))
-        }),
-        None => in_sync_min(&cluster.spec.config)
-            .filter(|needed| *needed > replicas)
-            .map(|needed| {
-                NeverInSync::ByCluster(format!(
-                    "spec.replicationFactor: {replicas} is smaller than the Cluster's {IN_SYNC_MIN}, {needed}, {never}; raise it, or \
-                     set spec.config.{IN_SYNC_MIN} to {replicas} or less"
-                ))
-            }),
-    }
-}
-
-/// The replicas that have to be in sync for acks=all, if they are given as a number. Anything else is refused elsewhere.
-fn in_sync_min(config: &BTreeMap<String, ConfigValue>) -> Option<i32> {
-    config.get(IN_SYNC_MIN)?.text().ok()?.trim().parse().ok()
 }
 
 fn update_refused(message: &str) -> Refusal {

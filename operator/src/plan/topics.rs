@@ -40,8 +40,6 @@ pub(super) fn plan(valid: &Valid, observed: &Observed, plan: &mut Plan) {
                 Reason::BrokersUnreachable,
                 "the active controller cannot be asked whether the topic exists".to_owned(),
             ),
-            // Refused already: neither made, nor changed.
-            None if topic.placement.is_err() => {}
             None => topics.create(topic),
             Some(existing) => {
                 if let Some(recorded) = replaced(topic, existing, &world, observed) {
@@ -60,10 +58,8 @@ pub(super) fn plan(valid: &Valid, observed: &Observed, plan: &mut Plan) {
                     );
                 }
                 // Partitions, replicas and configuration do not wait for each other.
-                if topic.placement.is_ok() {
-                    topics.grow(topic, existing);
-                    topics.change_factor(topic, existing);
-                }
+                topics.grow(topic, existing);
+                topics.change_factor(topic, existing);
                 topics.configure(topic, existing);
             }
         }
