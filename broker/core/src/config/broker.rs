@@ -8,14 +8,13 @@ use super::error::{ConfigError, ConfigErrors};
 use super::hint::broker_hint;
 use super::layers::{Layers, broker_value};
 use super::listener::{HostPort, Listener, Voter};
-use super::topic::{FLUSHES, REMOVED_FILES};
 use super::value::{
     CleanupPolicy, CompressionType, ConfigValue, FlushPolicy, LogFormat, ReplicaSelector,
     TimestampType,
 };
 use super::{ConfigMap, broker_definition};
 
-use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, OnlyDefaultFor, Shape, SomeOf};
+use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, Shape, SomeOf};
 use Update::{ClusterOnly, Dynamic, ReadOnly};
 
 const LISTENERS: Allowed = Shape("a comma-separated list of NAME://host:port");
@@ -29,7 +28,7 @@ configs! {
     "node.id" node_id: i32 = None, AtLeast(0), ReadOnly, [],
         "The broker's number, unique in the cluster and the same for ever.";
     "cluster.id" cluster_id: Option<String> = None, Shape("up to 64 letters, digits, - or _"), ReadOnly, [],
-        "The cluster's identity, which every broker's file must name; a broker refuses log directories of another one.";
+        "The cluster's identity; a broker refuses log directories of another one.";
     "broker.rack" rack: Option<String> = None, Any, ReadOnly, [],
         "The failure domain the broker stands in; replicas of a partition are spread over them.";
     "log.dirs" log_dirs: Vec<String> = None, Shape("a comma-separated list of folders"), ReadOnly, [],
@@ -62,7 +61,7 @@ configs! {
         "How many of them may come from one address.";
     "connections.max.idle.ms" connections_max_idle_ms: i64 = Some("600000"), Any, ReadOnly, [],
         "After how long without traffic a connection is closed, in milliseconds; negative for never.";
-    "request.timeout.ms" request_timeout_ms: i32 = Some("30000"), OnlyDefaultFor("each request among brokers has a time of its own"), ReadOnly, [],
+    "request.timeout.ms" request_timeout_ms: i32 = Some("30000"), AtLeast(1), ReadOnly, [],
         "How long the broker waits for an answer of another broker, in milliseconds.";
     "queued.max.request.bytes" queued_max_request_bytes: i64 = Some("268435456"), Shape("an integer of at least 1, or -1 for no limit"), ReadOnly, [],
         "How many bytes of large requests all connections may hold in memory; beyond it new ones wait in their sockets.";
@@ -90,11 +89,11 @@ configs! {
         "The largest record batch, in bytes, where the topic says nothing.";
     "compression.type" compression_type: CompressionType = Some("producer"), OneOf(CompressionType::WORDS), Dynamic, [],
         "The stored codec, where the topic says nothing.";
-    "compression.gzip.level" compression_gzip_level: i32 = Some("-1"), OnlyDefault, Dynamic, [],
+    "compression.gzip.level" compression_gzip_level: i32 = Some("-1"), Between(-1, 9), Dynamic, [],
         "The gzip level, where the topic says nothing.";
-    "compression.lz4.level" compression_lz4_level: i32 = Some("9"), OnlyDefault, Dynamic, [],
+    "compression.lz4.level" compression_lz4_level: i32 = Some("9"), Between(1, 17), Dynamic, [],
         "The lz4 level, where the topic says nothing.";
-    "compression.zstd.level" compression_zstd_level: i32 = Some("3"), OnlyDefault, Dynamic, [],
+    "compression.zstd.level" compression_zstd_level: i32 = Some("3"), Between(-131_072, 22), Dynamic, [],
         "The zstd level, where the topic says nothing.";
     "taffrail.flush" flush: FlushPolicy = Some("os"), OneOf(FlushPolicy::WORDS), ClusterOnly, [],
         "When a record counts as stored, where the topic says nothing.";
@@ -110,11 +109,11 @@ configs! {
         "min.cleanable.dirty.ratio, where the topic says nothing.";
     "log.cleaner.min.compaction.lag.ms" log_cleaner_min_compaction_lag_ms: i64 = Some("0"), AtLeast(0), Dynamic, [],
         "min.compaction.lag.ms, where the topic says nothing.";
-    "log.flush.interval.messages" log_flush_interval_messages: i64 = Some("9223372036854775807"), FLUSHES, Dynamic, [],
+    "log.flush.interval.messages" log_flush_interval_messages: i64 = Some("9223372036854775807"), AtLeast(1), Dynamic, [],
         "flush.messages, where the topic says nothing.";
-    "log.flush.interval.ms" log_flush_interval_ms: Option<i64> = None, FLUSHES, Dynamic, [],
+    "log.flush.interval.ms" log_flush_interval_ms: Option<i64> = None, AtLeast(0), Dynamic, [],
         "flush.ms, where the topic says nothing; not set takes log.flush.scheduler.interval.ms.";
-    "log.flush.scheduler.interval.ms" log_flush_scheduler_interval_ms: i64 = Some("9223372036854775807"), FLUSHES, ReadOnly, [],
+    "log.flush.scheduler.interval.ms" log_flush_scheduler_interval_ms: i64 = Some("9223372036854775807"), AtLeast(1), ReadOnly, [],
         "How often logs are looked through for one that must be flushed, in milliseconds.";
     "log.index.interval.bytes" log_index_interval_bytes: i32 = Some("4096"), AtLeast(0), Dynamic, [],
         "index.interval.bytes, where the topic says nothing.";
@@ -130,7 +129,7 @@ configs! {
         "message.timestamp.before.max.ms, where the topic says nothing.";
     "log.message.timestamp.type" log_message_timestamp_type: TimestampType = Some("CreateTime"), OneOf(TimestampType::WORDS), Dynamic, [],
         "message.timestamp.type, where the topic says nothing.";
-    "log.preallocate" log_preallocate: bool = Some("false"), OnlyDefault, Dynamic, [],
+    "log.preallocate" log_preallocate: bool = Some("false"), Any, Dynamic, [],
         "preallocate, where the topic says nothing.";
     "log.retention.bytes" log_retention_bytes: i64 = Some("-1"), Any, Dynamic, [],
         "retention.bytes, where the topic says nothing.";
@@ -150,7 +149,7 @@ configs! {
         "segment.ms, where the topic says nothing.";
     "log.segment.bytes" log_segment_bytes: i32 = Some("1073741824"), AtLeast(1_048_576), Dynamic, [],
         "segment.bytes, where the topic says nothing.";
-    "log.segment.delete.delay.ms" log_segment_delete_delay_ms: i64 = Some("60000"), REMOVED_FILES, Dynamic, [],
+    "log.segment.delete.delay.ms" log_segment_delete_delay_ms: i64 = Some("60000"), AtLeast(0), Dynamic, [],
         "file.delete.delay.ms, where the topic says nothing.";
 
     // The logs' upkeep.
@@ -158,7 +157,7 @@ configs! {
         "How often logs are looked through for segments that retention removes, in milliseconds.";
     "log.flush.offset.checkpoint.interval.ms" log_flush_offset_checkpoint_interval_ms: i32 = Some("60000"), AtLeast(1), ReadOnly, [],
         "How often the recovery points are written down, in milliseconds.";
-    "log.flush.start.offset.checkpoint.interval.ms" log_flush_start_offset_checkpoint_interval_ms: i32 = Some("60000"), OnlyDefaultFor("they are written down with the recovery points, write log.flush.offset.checkpoint.interval.ms"), ReadOnly, [],
+    "log.flush.start.offset.checkpoint.interval.ms" log_flush_start_offset_checkpoint_interval_ms: i32 = Some("60000"), AtLeast(1), ReadOnly, [],
         "How often the log start offsets are written down, in milliseconds.";
     "replica.high.watermark.checkpoint.interval.ms" replica_high_watermark_checkpoint_interval_ms: i64 = Some("5000"), AtLeast(1), ReadOnly, [],
         "How often the high watermarks are written down, in milliseconds.";
@@ -192,9 +191,9 @@ configs! {
         "How many bytes a follower waits for.";
     "replica.fetch.wait.max.ms" replica_fetch_wait_max_ms: i32 = Some("500"), AtLeast(1), ReadOnly, [],
         "How long a follower waits for them, in milliseconds.";
-    "replica.fetch.backoff.ms" replica_fetch_backoff_ms: i32 = Some("1000"), OnlyDefaultFor("a follower rests from 10 ms up to a second, by the error"), ReadOnly, [],
+    "replica.fetch.backoff.ms" replica_fetch_backoff_ms: i32 = Some("1000"), AtLeast(0), ReadOnly, [],
         "How long a follower rests after an error, in milliseconds.";
-    "replica.socket.timeout.ms" replica_socket_timeout_ms: i32 = Some("30000"), OnlyDefaultFor("a leader has five seconds more than replica.fetch.wait.max.ms"), ReadOnly, [],
+    "replica.socket.timeout.ms" replica_socket_timeout_ms: i32 = Some("30000"), AtLeast(1), ReadOnly, [],
         "How long a follower waits for its leader's answer, in milliseconds.";
     "leader.replication.throttled.rate" leader_replication_throttled_rate: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic, [],
         "How many bytes a second this broker sends as leader to replicas that leader.replication.throttled.replicas names and that are out of sync.";

@@ -47,8 +47,6 @@ pub enum Allowed {
     Replicas,
     /// Only the default: the name is Kafka's, what it would switch on is not here.
     OnlyDefault,
-    /// Only the default, for the same reason; the words say what does its work here.
-    OnlyDefaultFor(&'static str),
 }
 
 /// Where a config can be changed (Kafka's "dynamic update mode").
@@ -140,16 +138,13 @@ impl Definition {
             Allowed::SomeOf(words) => format!("a comma-separated list of {}", words.join(", ")),
             Allowed::Shape(shape) => shape.to_string(),
             Allowed::Replicas => "* or a comma-separated list of partition:broker".to_string(),
-            Allowed::OnlyDefault => self.only_default("Taffrail does not have this function"),
-            Allowed::OnlyDefaultFor(instead) => self.only_default(instead),
-        }
-    }
-
-    fn only_default(&self, why: &str) -> String {
-        match self.default {
-            None => format!("left out: {why}"),
-            Some("") => format!("at its default (empty): {why}"),
-            Some(default) => format!("at its default ({default}): {why}"),
+            Allowed::OnlyDefault => {
+                let default = self
+                    .default
+                    .filter(|default| !default.is_empty())
+                    .unwrap_or("empty");
+                format!("at its default ({default}): Taffrail does not have this function")
+            }
         }
     }
 
@@ -177,7 +172,7 @@ impl Definition {
             Allowed::OneOf(words) => words.contains(&text),
             Allowed::SomeOf(words) => super::value::list(text).all(|word| words.contains(&word)),
             Allowed::Replicas => super::value::ThrottledReplicas::parse(text).is_some(),
-            Allowed::OnlyDefault | Allowed::OnlyDefaultFor(_) => self
+            Allowed::OnlyDefault => self
                 .default
                 .is_some_and(|default| super::meaning::same_value(self, default, text)),
         }

@@ -106,17 +106,6 @@ fn broker_files_are_refused_with_the_key_the_value_and_what_is_allowed() {
         &[("log.local.retention.ms", "5")],
         "log.local.retention.ms: invalid value \"5\": must be at its default (-2): Taffrail does not have this function",
     );
-    check(
-        &[("log.flush.interval.ms", "5")],
-        "log.flush.interval.ms: invalid value \"5\": must be left out: logs are not flushed by count or time, write \
-         taffrail.flush=ack to have records on the disk before they are acknowledged",
-    );
-    check(&[("log.segment.delete.delay.ms", "60000")], "");
-    check(
-        &[("log.segment.delete.delay.ms", "0")],
-        "log.segment.delete.delay.ms: invalid value \"0\": must be at its default (60000): files are removed at once, and \
-         whoever still reads one keeps it until done",
-    );
     assert_eq!(
         BrokerConfig::from_file(&map(&[("log.dirs", "/data")]))
             .unwrap_err()
@@ -162,19 +151,6 @@ fn topic_values_are_checked() {
         "remote.storage.enable",
         "true",
         "remote.storage.enable: invalid value \"true\": must be at its default (false): Taffrail does not have this function",
-    );
-    check("flush.messages", "9223372036854775807", "");
-    check(
-        "flush.messages",
-        "1",
-        "flush.messages: invalid value \"1\": must be at its default (9223372036854775807): logs are not flushed by count or \
-         time, write taffrail.flush=ack to have records on the disk before they are acknowledged",
-    );
-    check("preallocate", "false", "");
-    check(
-        "preallocate",
-        "true",
-        "preallocate: invalid value \"true\": must be at its default (false): Taffrail does not have this function",
     );
     check("taffrail.flush", "ack", "");
     check(
@@ -266,20 +242,11 @@ fn the_nearest_layer_wins() {
 fn a_committed_value_that_cannot_be_read_falls_back_and_is_reported() {
     let (config, errors) = TopicConfig::lenient(
         &Layers::none(),
-        &map(&[
-            ("segment.ms", "soon"),
-            ("flush.messages", "1"),
-            ("unclean.leader.election.enable", "true"),
-        ]),
+        &map(&[("segment.ms", "soon"), ("preallocate", "true")]),
     );
     assert_eq!(
-        (
-            config.segment_ms,
-            config.flush_messages,
-            config.unclean_leader_election_enable,
-            errors.len()
-        ),
-        (604_800_000, i64::MAX, true, 2)
+        (config.segment_ms, config.preallocate, errors.len()),
+        (604_800_000, true, 1)
     );
 }
 

@@ -1,5 +1,5 @@
 //! The configs of a topic: every name that Kafka 4.4 has (`LogConfig`), with ours beside them.
-//! Names of functions that Taffrail does not have (tiered storage) are accepted at their default only: what is accepted holds.
+//! Names of functions that Taffrail does not have (tiered storage) are accepted at their default only.
 
 use super::definition::{Allowed, Definition, Synonym, Update, configs};
 use super::error::{ConfigError, ConfigErrors};
@@ -9,16 +9,8 @@ use super::value::{
 };
 use super::{ConfigMap, check_topic};
 
-use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, OnlyDefaultFor, Replicas, SomeOf};
+use Allowed::{Any, AtLeast, Between, OneOf, OnlyDefault, Replicas, SomeOf};
 use Update::Dynamic;
-
-/// Whoever sets these wants records on the disk before they are acknowledged, and must not believe that they are.
-pub(super) const FLUSHES: Allowed = OnlyDefaultFor(
-    "logs are not flushed by count or time, write taffrail.flush=ack to have records on the disk before they are acknowledged",
-);
-/// A removed file lives as long as somebody has it open.
-pub(super) const REMOVED_FILES: Allowed =
-    OnlyDefaultFor("files are removed at once, and whoever still reads one keeps it until done");
 
 configs! {
     /// The values that hold for one topic after all layers.
@@ -27,28 +19,28 @@ configs! {
     "cleanup.policy" cleanup_policy: CleanupPolicy = Some("delete"), SomeOf(&["compact", "delete"]), Dynamic,
         [Synonym::same("log.cleanup.policy")],
         "What happens to old segments: delete removes them by age and size, compact keeps the last value of each key; empty keeps all.";
-    "compression.gzip.level" compression_gzip_level: i32 = Some("-1"), OnlyDefault, Dynamic,
+    "compression.gzip.level" compression_gzip_level: i32 = Some("-1"), Between(-1, 9), Dynamic,
         [Synonym::same("compression.gzip.level")],
         "Level for batches that the broker itself compresses with gzip; -1 is the codec's default.";
-    "compression.lz4.level" compression_lz4_level: i32 = Some("9"), OnlyDefault, Dynamic,
+    "compression.lz4.level" compression_lz4_level: i32 = Some("9"), Between(1, 17), Dynamic,
         [Synonym::same("compression.lz4.level")],
         "Level for batches that the broker itself compresses with lz4.";
     "compression.type" compression_type: CompressionType = Some("producer"), OneOf(CompressionType::WORDS), Dynamic,
         [Synonym::same("compression.type")],
         "The codec that batches are stored in; producer keeps each as it was sent.";
-    "compression.zstd.level" compression_zstd_level: i32 = Some("3"), OnlyDefault, Dynamic,
+    "compression.zstd.level" compression_zstd_level: i32 = Some("3"), Between(-131_072, 22), Dynamic,
         [Synonym::same("compression.zstd.level")],
         "Level for batches that the broker itself compresses with zstd.";
     "delete.retention.ms" delete_retention_ms: i64 = Some("86400000"), AtLeast(0), Dynamic,
         [Synonym::same("log.cleaner.delete.retention.ms")],
         "How long a compacted topic keeps the marker of a deleted key, in milliseconds.";
-    "file.delete.delay.ms" file_delete_delay_ms: i64 = Some("60000"), REMOVED_FILES, Dynamic,
+    "file.delete.delay.ms" file_delete_delay_ms: i64 = Some("60000"), AtLeast(0), Dynamic,
         [Synonym::same("log.segment.delete.delay.ms")],
         "How long a removed segment's files stay on disk for readers that still use them, in milliseconds.";
-    "flush.messages" flush_messages: i64 = Some("9223372036854775807"), FLUSHES, Dynamic,
+    "flush.messages" flush_messages: i64 = Some("9223372036854775807"), AtLeast(1), Dynamic,
         [Synonym::same("log.flush.interval.messages")],
         "How many records may be appended between two fsyncs.";
-    "flush.ms" flush_ms: i64 = Some("9223372036854775807"), FLUSHES, Dynamic,
+    "flush.ms" flush_ms: i64 = Some("9223372036854775807"), AtLeast(0), Dynamic,
         [Synonym::same("log.flush.interval.ms"), Synonym::same("log.flush.scheduler.interval.ms")],
         "How long an appended record may wait for an fsync, in milliseconds.";
     "follower.replication.throttled.replicas" follower_replication_throttled_replicas: ThrottledReplicas = Some(""), Replicas, Dynamic, [],
@@ -88,7 +80,7 @@ configs! {
     "min.insync.replicas" min_insync_replicas: i32 = Some("1"), AtLeast(1), Dynamic,
         [Synonym::same("min.insync.replicas")],
         "How many replicas must be in sync for a write with acks=all to be accepted.";
-    "preallocate" preallocate: bool = Some("false"), OnlyDefault, Dynamic,
+    "preallocate" preallocate: bool = Some("false"), Any, Dynamic,
         [Synonym::same("log.preallocate")],
         "Whether a new segment's file gets its full size at once.";
     "remote.copy.lag.bytes" remote_copy_lag_bytes: i64 = Some("0"), OnlyDefault, Dynamic, [],
