@@ -63,6 +63,7 @@ mutants: ## Plant faults in the product, one after another; the simulator must c
 check: $(CARGO_DENY) helm ## Formatting, lints, licences, generated files, docs; writes nothing to the tree
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --features taffrail-e2e/kubernetes -- -D warnings
+	cargo fetch --quiet --locked # also what other systems would build, whose licences count as well
 	$(CARGO_DENY) --offline --locked check bans licenses sources
 	cargo run --quiet --locked -p taffrail-crds --bin crdgen -- --check
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
