@@ -99,7 +99,7 @@ pub(crate) fn read_to_end(spec: &ConsumerSpec, recorder: &Recorder) -> Result<u6
     let consumer = spec.assigned(process, recorder)?;
     let mut open = BTreeMap::new();
     for partition in 0..spec.partitions {
-        let (_, end) = consumer.fetch_watermarks(&spec.topic, partition, IDLE_LIMIT)?;
+        let end = end_of(&consumer, &spec.topic, partition)?;
         if end > 0 {
             open.insert(partition, end);
         }
@@ -133,6 +133,22 @@ pub(crate) fn read_to_end(spec: &ConsumerSpec, recorder: &Recorder) -> Result<u6
     }
     batch.record(recorder, &[]);
     Ok(count)
+}
+
+/// The end of a partition. The library does not ask again if the leader has not heard of a new topic yet, as it does when it
+/// produces or consumes.
+fn end_of(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<i64> {
+    let began = Instant::now();
+    loop {
+        match consumer.fetch_watermarks(topic, partition, IDLE_LIMIT) {
+            Err(KafkaError::MetadataFetch(RDKafkaErrorCode::NotLeaderForPartition))
+                if began.elapsed() < IDLE_LIMIT =>
+            {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            watermarks => return Ok(watermarks?.1),
+        }
+    }
 }
 
 /// Is one member of the group after another until told to stop.
