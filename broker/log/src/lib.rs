@@ -6,6 +6,7 @@ mod append_engine;
 mod batch_walk;
 mod checkpoint;
 mod clean_shutdown;
+pub mod cleaner;
 mod config;
 mod directory;
 mod disk;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
 use crate::checkpoint::CheckpointKind;
+use crate::cleaner::leftovers::COMPACTED;
 use crate::epochs::EpochEntry;
 use crate::error::LogError;
 use crate::folder::{FolderState, PartitionFolder};
@@ -280,7 +281,14 @@ impl Verifier<'_> {
                     self.note(&path, "is an index without a segment");
                 }
                 Some(_) => {}
-                None if [".deleted", ".spare", ".tmp"]
+                None if name == COMPACTED => {}
+                None if name.ends_with(".swap") => {
+                    self.note(
+                        &path,
+                        "is of a cleaned segment: the next start ends its swap",
+                    );
+                }
+                None if [".deleted", ".spare", ".tmp", ".cleaned"]
                     .iter()
                     .any(|end| name.ends_with(end)) =>
                 {

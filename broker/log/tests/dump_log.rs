@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rig::cleaning::{Clean, read_records};
 use rig::{NOW, Rig, batch, small_segments};
 use taffrail_log::{LogConfig, RealDisk};
 use taffrail_protocol::records::{Compression, RecordBatchBuilder};
@@ -176,6 +177,50 @@ fn kafka_dump_log_reads_what_was_truncated_killed_and_recovered() {
     fs::write(&active, content).expect("writable");
     rig.open(&config).close().expect("durable");
     check(&libs, &rig.partition(), 270);
+}
+
+#[test]
+fn kafka_dump_log_reads_what_was_cleaned() {
+    let Some(libs) = kafka_libs() else { return };
+    let config = LogConfig {
+        compact: true,
+        ..small_segments()
+    };
+    let rig = Rig::new();
+    let mut log = rig.create(&config);
+    for number in 0..300_usize {
+        let codec = Compression::from_code((number % 5) as i16).expect("five there are");
+        let timestamp = NOW + number as i64 * 10;
+        let mut builder = RecordBatchBuilder::new(0, timestamp)
+            .compression(codec)
+            .producer(7, 1, number as i32 * 3);
+        for record in 0..3 {
+            let key = format!("key{}-{record}", number * (record + 1) % 100);
+            let value = (number % 9 > 0).then(|| [b'a' + record as u8; 60]);
+            let value = value.as_ref().map(<[u8; 60]>::as_slice);
+            builder.push(Some(key.as_bytes()), value, &[(b"header", Some(b"value"))]);
+        }
+        log.append_leader(&mut builder.build(), number as i32 / 90, NOW)
+            .expect("room");
+    }
+    log.roll(NOW).expect("room");
+    log.flush().expect("durable");
+    for _ in 0..2 {
+        let cleaned = Clean::all(NOW).run(&mut log).expect("whole");
+        assert_eq!(cleaned, Some(900));
+    }
+    append(&mut log, 300, 310);
+    let records = read_records(&mut log).len();
+    assert!((200..400).contains(&records), "{records}");
+    log.close().expect("durable");
+    check(&libs, &rig.partition(), records);
+    let logs = files(&rig.partition(), ".log");
+    let text = dump(&libs, &logs, &[]);
+    let horizon = NOW + 24 * 60 * 60 * 1000;
+    assert!(
+        text.contains(&format!("deleteHorizonMs: OptionalLong[{horizon}]")),
+        "{text}"
+    );
 }
 
 #[test]

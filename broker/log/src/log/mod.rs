@@ -8,6 +8,7 @@ mod aborted;
 mod append;
 mod batches;
 mod check;
+mod cleaning;
 mod flush;
 mod moving;
 mod open;
@@ -76,6 +77,8 @@ pub struct Log<D: Disk> {
     identity_synced: bool,
     /// Whether this process made it.
     created_here: bool,
+    /// Whether it was ever compacted, so that gaps between its batches are no damage.
+    compacted: bool,
     /// How often the names of segment files changed, and up to which change they are durable.
     names_changed: u64,
     names_synced: u64,

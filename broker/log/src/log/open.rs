@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::batch_walk::{BatchWalk, LOOKUP_CHUNK, WalkedBatch};
 use crate::checkpoint::{CheckpointKind, parse_epochs, read_if_present};
 use crate::clean_shutdown::CleanShutdown;
+use crate::cleaner::leftovers::{self, COMPACTED};
 use crate::config::LogConfig;
 use crate::directory::LogDirectory;
 use crate::disk::{DirEntry, Disk};
@@ -73,6 +74,7 @@ impl<D: Disk> Log<D> {
         let entries = disk
             .list(&path)
             .map_err(|error| LogError::io("list", &path, error))?;
+        let entries = settle_cleaning(&disk, &path, entries)?;
         remove_leftovers(&disk, &path, &entries)?;
         let checkpointed = |kind| {
             directory
@@ -96,6 +98,7 @@ impl<D: Disk> Log<D> {
             segments,
         );
         log.topic_id = topic_id;
+        log.compacted = entries.iter().any(|entry| entry.name == COMPACTED);
         log.epochs_written = epochs_known;
         if !clean {
             // A process that was killed may have left names that a power loss now would take.
@@ -168,6 +171,7 @@ impl<D: Disk> Log<D> {
             epochs_written: false,
             identity_synced: false,
             created_here: false,
+            compacted: false,
             names_changed: 0,
             names_synced: 0,
             truncations: 0,
@@ -319,6 +323,20 @@ fn read_epochs<D: Disk>(disk: &D, folder: &Path) -> Result<Option<LeaderEpochs>,
     let content =
         read_if_present(disk, &path).map_err(|error| LogError::io("read", &path, error))?;
     Ok(content.and_then(|content| parse_epochs(&content)))
+}
+
+/// Ends or undoes what a process that died left of a cleaning. Returns what is in the folder then.
+fn settle_cleaning<D: Disk>(
+    disk: &D,
+    folder: &Path,
+    entries: Vec<DirEntry>,
+) -> Result<Vec<DirEntry>, LogError> {
+    if !leftovers::are_there(&entries) {
+        return Ok(entries);
+    }
+    leftovers::settle(disk, folder, &entries)?;
+    disk.list(folder)
+        .map_err(|error| LogError::io("list", folder, error))
 }
 
 /// What a process that died left half-done.

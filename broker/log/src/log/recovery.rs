@@ -199,7 +199,7 @@ impl<D: Disk> Log<D> {
             }
             None => segment.clear_indexes(&place)?,
         }
-        let gaps = self.config.compact;
+        let gaps = self.config.compact || self.compacted;
         let mut reader = BatchReader::new(&*file, length);
         let mut latest_epoch = self.epochs.latest().map_or(-1, |entry| entry.epoch);
         loop {

@@ -39,11 +39,15 @@ pub(super) struct Spare<F> {
 
 impl<D: Disk> Retired<D> {
     fn none(disk: &D) -> Retired<D> {
+        Retired::of(disk, Vec::new(), 0, 0)
+    }
+
+    pub(super) fn of(disk: &D, files: Vec<PathBuf>, segments: usize, bytes: u64) -> Retired<D> {
         Retired {
             disk: disk.clone(),
-            files: Vec::new(),
-            segments: 0,
-            bytes: 0,
+            files,
+            segments,
+            bytes,
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod cleaning;
 pub(crate) mod faulty;
 
 use std::path::{Path, PathBuf};

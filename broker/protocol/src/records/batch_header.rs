@@ -117,6 +117,10 @@ impl Attributes {
     pub fn with_log_append_time(self) -> Self {
         Self(self.0 | Self::LOG_APPEND_TIME)
     }
+
+    pub(super) fn with_delete_horizon(self) -> Self {
+        Self(self.0 | Self::DELETE_HORIZON)
+    }
 }
 
 /// A batch's header. Only magic and length were checked, everything else is as it stands.

@@ -20,6 +20,7 @@ pub struct RecordBatchBuilder {
     transactional: bool,
     control: bool,
     log_append_time: bool,
+    delete_horizon: bool,
     last_offset_delta: i32,
     record_count: i32,
     records: Vec<u8>,
@@ -41,6 +42,7 @@ impl RecordBatchBuilder {
             transactional: false,
             control: false,
             log_append_time: false,
+            delete_horizon: false,
             last_offset_delta: -1,
             record_count: 0,
             records: Vec::new(),
@@ -82,6 +84,12 @@ impl RecordBatchBuilder {
     /// Says that the leader stamped the records.
     pub fn log_append_time(mut self, log_append_time: bool) -> Self {
         self.log_append_time = log_append_time;
+        self
+    }
+
+    /// Says that the batch's timestamp is the time from which its tombstones or its marker may go (KIP-534).
+    pub fn delete_horizon(mut self, delete_horizon: bool) -> Self {
+        self.delete_horizon = delete_horizon;
         self
     }
 
@@ -154,6 +162,9 @@ impl RecordBatchBuilder {
         let mut attributes = Attributes::new(self.compression, self.transactional, self.control);
         if self.log_append_time {
             attributes = attributes.with_log_append_time();
+        }
+        if self.delete_horizon {
+            attributes = attributes.with_delete_horizon();
         }
         let mut header = BatchHeader {
             base_offset: self.base_offset,
