@@ -7,6 +7,7 @@ use std::fs;
 use rig::cleaning::{Clean, compacted, fill, keyed, read_batches, read_records};
 use rig::{NOW, Rig, all, bytes, small_segments, stored};
 use taffrail_log::cleaner::CleaningStep;
+use taffrail_log::verify::Event;
 use taffrail_log::{AbortedTransaction, Log, LogConfig, LogError, RealDisk};
 use taffrail_protocol::records::{Batches, EndTransactionMarker, RecordBatchBuilder};
 
@@ -100,6 +101,10 @@ fn a_compacted_log_is_whole_after_any_stop_whatever_its_policy_is_then() {
                 drop(log);
             }
             drop(directory);
+            taffrail_log::verify::verify_replica(&rig.partition(), &mut |event| match event {
+                Event::Read(_) => {}
+                Event::Note { .. } | Event::Problem { .. } => panic!("{event:?}"),
+            });
             if !epochs {
                 let path = rig.partition().join("leader-epoch-checkpoint");
                 fs::remove_file(path).expect("it was there");

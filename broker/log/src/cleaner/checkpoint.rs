@@ -55,7 +55,8 @@ impl<D: Disk> CleanerCheckpoint<D> {
         }
     }
 
-    /// A log was removed, moved to another directory, or is not compacted any more.
+    /// A log is about to be removed, or has moved to another directory. To be called before another one of the name is made, which
+    /// nothing was cleaned of.
     pub fn forget(&mut self, topic: &str, partition: i32) -> Result<(), LogError> {
         match self.first_dirty_offset(topic, partition) {
             Some(_) => self.replace(topic, partition, None),

@@ -141,7 +141,8 @@ impl<D: Disk> Cleaning<D> {
         }
     }
 
-    /// Reads and writes on, batch by batch, for about `bytes`. May take long; must not run under the log's lock.
+    /// Reads and writes on, batch by batch, for about `bytes`. May take long; must not run under the log's lock. After an error
+    /// all that is left to do is [`Cleaning::abandon`].
     pub fn step(&mut self, bytes: u64) -> Result<CleaningStep, LogError> {
         let done =
             |cleaning: &Cleaning<D>| cleaning.progress.bytes_read + cleaning.progress.bytes_written;
@@ -325,13 +326,15 @@ impl<D: Disk> Cleaning<D> {
 
     fn finish_group(&mut self) -> Result<(), LogError> {
         let group = self.groups[self.swapped].clone();
-        let phase = std::mem::replace(&mut self.phase, Phase::Between);
-        if let Phase::Writing(_, mut output) = phase {
+        if let Phase::Writing(_, output) = &mut self.phase {
             let segments = &self.sources.segments[group];
             let has_aborted = segments.iter().any(|source| source.has_aborted);
             self.progress.bytes_written += output.finish(has_aborted)?;
-            self.phase = Phase::Ready(output);
         }
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Writing(_, output) => Phase::Ready(output),
+            phase @ (Phase::Mapping(_) | Phase::Ready(_) | Phase::Between) => phase,
+        };
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Cleans a log from beginning to end, and tells what is in it.
 
 use taffrail_log::cleaner::{ActiveProducers, CleaningStep, CompactionConfig};
-use taffrail_log::{Disk, Log, LogConfig, LogError, ReadLimits, RealDisk};
+use taffrail_log::{Disk, Log, LogConfig, LogError, ReadLimits};
 
 use taffrail_protocol::records::{
     BatchHeader, Batches, RecordBatchBuilder, RecordIter, uncompressed_records,
@@ -147,7 +147,7 @@ pub(crate) fn compacted() -> LogConfig {
 }
 
 /// So many records, one a batch, of 7 keys; the last segment is new.
-pub(crate) fn fill(log: &mut Log<RealDisk>, count: usize) {
+pub(crate) fn fill<D: Disk>(log: &mut Log<D>, count: usize) {
     for number in 0..count {
         let key = format!("key{}", number % 7);
         let value = format!("{number:0200}");
