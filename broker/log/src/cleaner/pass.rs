@@ -59,6 +59,8 @@ pub(crate) struct Ready<'a, D: Disk> {
 }
 
 enum Phase<D: Disk> {
+    /// Nothing was done yet; the map takes no memory.
+    Begun,
     /// Reads the dirty segments into the map.
     Mapping(Reading<D::File>),
     /// Writes what stays of the segments of the group at hand.
@@ -119,22 +121,18 @@ pub struct CleaningProgress {
 impl<D: Disk> Cleaning<D> {
     pub(crate) fn new(begin: Begin<D>, sources: Sources<D::File>) -> Cleaning<D> {
         let range = &begin.range;
-        // No more keys than offsets.
-        let keys = range.end_offset.abs_diff(range.first_dirty_offset);
-        let map = OffsetMap::new(begin.map_bytes_max, keys);
         let progress = CleaningProgress {
             bytes_to_read: range.clean_bytes + 2 * range.dirty_bytes - sources.dirty_from.1,
             end_offset: range.first_dirty_offset,
-            map_bytes: map.bytes(),
             ..CleaningProgress::default()
         };
         Cleaning {
-            map,
+            map: OffsetMap::new(0, 0),
             map_end: range.first_dirty_offset,
             groups: Vec::new(),
             swapped: 0,
             transactions: CleanedTransactions::new(&sources.aborted),
-            phase: Phase::Mapping(Reading::of(sources.dirty_from.0, sources.dirty_from.1)),
+            phase: Phase::Begun,
             progress,
             begin,
             sources,
@@ -154,12 +152,13 @@ impl<D: Disk> Cleaning<D> {
                 Phase::Between if self.swapped == self.groups.len() => {
                     return Ok(CleaningStep::Done(self.map_end));
                 }
-                Phase::Between | Phase::Mapping(_) | Phase::Writing(_, _) => {}
+                Phase::Begun | Phase::Between | Phase::Mapping(_) | Phase::Writing(_, _) => {}
             }
             if spent >= bytes.max(1) {
                 return Ok(CleaningStep::More(spent));
             }
             match &self.phase {
+                Phase::Begun => self.begin_mapping(),
                 Phase::Mapping(_) => self.map_batch()?,
                 Phase::Writing(_, _) => self.write_batch()?,
                 Phase::Between => self.begin_group()?,
@@ -177,7 +176,7 @@ impl<D: Disk> Cleaning<D> {
     pub fn abandon(self) {
         match &self.phase {
             Phase::Ready(output) | Phase::Writing(_, output) => output.remove(),
-            Phase::Mapping(_) | Phase::Between => {}
+            Phase::Begun | Phase::Mapping(_) | Phase::Between => {}
         }
     }
 
@@ -193,7 +192,7 @@ impl<D: Disk> Cleaning<D> {
                 sources: &self.sources.segments[group],
                 output,
             }),
-            Phase::Mapping(_) | Phase::Writing(_, _) | Phase::Between => None,
+            Phase::Begun | Phase::Mapping(_) | Phase::Writing(_, _) | Phase::Between => None,
         }
     }
 
@@ -204,6 +203,16 @@ impl<D: Disk> Cleaning<D> {
             self.swapped += 1;
             self.phase = Phase::Between;
         }
+    }
+
+    fn begin_mapping(&mut self) {
+        let range = &self.begin.range;
+        // No more keys than offsets.
+        let keys = range.end_offset.abs_diff(range.first_dirty_offset);
+        self.map = OffsetMap::new(self.begin.map_bytes_max, keys);
+        self.progress.map_bytes = self.map.bytes();
+        let (segment, position) = self.sources.dirty_from;
+        self.phase = Phase::Mapping(Reading::of(segment, position));
     }
 
     /// Takes the next dirty batch into the map.
@@ -333,7 +342,7 @@ impl<D: Disk> Cleaning<D> {
         }
         self.phase = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Writing(_, output) => Phase::Ready(output),
-            phase @ (Phase::Mapping(_) | Phase::Ready(_) | Phase::Between) => phase,
+            phase @ (Phase::Begun | Phase::Mapping(_) | Phase::Ready(_) | Phase::Between) => phase,
         };
         Ok(())
     }
