@@ -84,6 +84,18 @@ fn named_leader(scene: &Scene, env: &ClientEnv) -> i32 {
     response.topics[0].partitions[0].leader_id
 }
 
+/// Starts an idempotent producer that hardly pauses.
+pub(crate) fn start_producer(scene: &Scene, env: &ClientEnv) {
+    let producing = Producing {
+        number: 0,
+        idempotent: true,
+        uniform: true,
+        pause_ms_max: 5,
+    };
+    let producer = client::produce(env.clone(), producing);
+    scene.cluster.executor.spawn(env.group, producer);
+}
+
 /// The longest time without an acknowledgement, until `time` has passed.
 fn longest_gap(scene: &mut Scene, history: &History, time: Duration) -> Duration {
     let end = scene.cluster.executor.now() + time;
@@ -117,14 +129,7 @@ fn a_producer_goes_on_at_once_when_its_leader_stops() {
         let others: Vec<usize> = (0..3).filter(|id| *id != leader).collect();
         let env = client_of(&scene, &others);
         create(&scene, &env, &[leader, others[0], others[1]]);
-        let producing = Producing {
-            number: 0,
-            idempotent: true,
-            uniform: true,
-            pause_ms_max: 5,
-        };
-        let producer = client::produce(env.clone(), producing);
-        scene.cluster.executor.spawn(env.group, producer);
+        start_producer(&scene, &env);
         scene.pass(Duration::from_millis(500));
         assert!(env.history.acknowledgements() > 10, "seed {seed}");
         scene.cluster.end(leader, Ending::Stop);

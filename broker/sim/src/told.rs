@@ -13,10 +13,9 @@ use taffrail_protocol::messages::produce_request::{
 use taffrail_protocol::records::RecordBatchBuilder;
 use taffrail_protocol::{ErrorCode, Records, Uuid};
 
-use crate::client::{self, Producing};
 use crate::cluster::Ending;
 use crate::failover::Scene;
-use crate::handover::{TOPIC, client_of, create};
+use crate::handover::{TOPIC, client_of, create, start_producer};
 
 /// For something to be noticed and decided.
 const SOON: Duration = Duration::from_secs(5);
@@ -62,6 +61,12 @@ fn who_comes_to_a_follower_is_told_who_leads_and_where() {
     assert_eq!(led.leader, Some(0));
     let (host, port) = scene.cluster.client_address(0);
     let place = (0, host, i32::from(port));
+    // The answers to Produce and Fetch say it in types of their own.
+    let check = |error_code: i16, leader: (i32, i32), told: Vec<(i32, String, i32)>| {
+        assert_eq!(error_code, ErrorCode::NotLeaderOrFollower.code());
+        assert_eq!(leader, (0, led.leader_epoch));
+        assert_eq!(told, std::slice::from_ref(&place));
+    };
 
     let mut batch = RecordBatchBuilder::new(0, 1_700_000_000_000);
     batch.push(None, Some(b"x"), &[]);
@@ -82,25 +87,23 @@ fn who_comes_to_a_follower_is_told_who_leads_and_where() {
         },
     );
     let answer = &produced.responses[0].partition_responses[0];
-    assert_eq!(answer.error_code, ErrorCode::NotLeaderOrFollower.code());
     let hint = &answer.current_leader;
-    assert_eq!((hint.leader_id, hint.leader_epoch), (0, led.leader_epoch));
     let told = produced.node_endpoints.into_iter();
-    let told: Vec<_> = told
-        .map(|node| (node.node_id, node.host, node.port))
-        .collect();
-    assert_eq!(told, std::slice::from_ref(&place));
+    check(
+        answer.error_code,
+        (hint.leader_id, hint.leader_epoch),
+        told.map(|at| (at.node_id, at.host, at.port)).collect(),
+    );
 
     let fetched = scene.ask(1, fetch(topic_id, FetchPartition::default()));
     let answer = &fetched.responses[0].partitions[0];
-    assert_eq!(answer.error_code, ErrorCode::NotLeaderOrFollower.code());
     let hint = &answer.current_leader;
-    assert_eq!((hint.leader_id, hint.leader_epoch), (0, led.leader_epoch));
     let told = fetched.node_endpoints.into_iter();
-    let told: Vec<_> = told
-        .map(|node| (node.node_id, node.host, node.port))
-        .collect();
-    assert_eq!(told, [place]);
+    check(
+        answer.error_code,
+        (hint.leader_id, hint.leader_epoch),
+        told.map(|at| (at.node_id, at.host, at.port)).collect(),
+    );
 }
 
 /// KAFKA-13141: what a follower has beyond where its log parts from the leader's is not the leader's.
@@ -109,14 +112,7 @@ fn a_fetch_of_a_log_that_parts_from_the_leaders_is_no_progress() {
     let mut scene = Scene::new(0, 3);
     let env = client_of(&scene, &[0, 1]);
     create(&scene, &env, &[0, 1, 2]);
-    let producing = Producing {
-        number: 0,
-        idempotent: true,
-        uniform: true,
-        pause_ms_max: 5,
-    };
-    let producer = client::produce(env.clone(), producing);
-    scene.cluster.executor.spawn(env.group, producer);
+    start_producer(&scene, &env);
     scene.pass(Duration::from_secs(1));
     // The second epoch begins where the first one ends.
     scene.cluster.end(0, Ending::Kill);
