@@ -27,7 +27,7 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz seeds ci
+.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover bench-groups chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz seeds ci
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -101,6 +101,10 @@ power-loss: chaos-build ## 50 power losses of all brokers with taffrail.flush=ac
 bench-failover: tools build ## Measure how long a producer waits while a broker goes away, beside Apache Kafka; PEERS=none, REPS=1 and EVENTS=text shorten it
 	cargo build --release --locked -p taffrail-e2e
 	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench" failover
+
+bench-groups: tools build ## Measure how long a consumer group takes to give its partitions anew, beside Apache Kafka; PEERS=none, REPS=1 and EVENTS=text shorten it
+	cargo build --release --locked -p taffrail-e2e
+	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench" groups
 
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh

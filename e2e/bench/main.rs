@@ -1,14 +1,16 @@
 //! `make bench`: Taffrail beside the machine's limit and beside Apache Kafka, in one run, with one client. `make
-//! bench-failover` is `taffrail-bench failover`, see there.
+//! bench-failover` is `taffrail-bench failover` and `make bench-groups` is `taffrail-bench groups`, see there.
 //!
 //! Rows are measured in rounds, each round going once over all peers, so that what the machine does meanwhile falls on all alike;
 //! a cell is the median of its rounds. The table goes to the terminal and to `e2e/bench/RESULTS.md`.
 
 mod cell;
 mod failover;
+mod groups;
 mod machine;
 mod peer;
 mod row;
+mod series;
 mod table;
 mod warm_up;
 
@@ -54,6 +56,8 @@ pub(crate) struct Arguments {
 enum Other {
     /// How long a producer waits while a broker goes away; writes e2e/bench/FAILOVER.md.
     Failover(failover::Arguments),
+    /// How long a consumer group takes to give its partitions anew; writes e2e/bench/GROUPS.md.
+    Groups(groups::Arguments),
 }
 
 /// All cells of a run: per row and peer, one for each round.
@@ -61,8 +65,10 @@ pub(crate) type Results = BTreeMap<(&'static str, PeerKind), Vec<Cell>>;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Other::Failover(failover)) = &arguments.other {
-        return failover::run(failover);
+    match &arguments.other {
+        Some(Other::Failover(failover)) => return failover::run(failover),
+        Some(Other::Groups(groups)) => return groups::run(groups),
+        None => {}
     }
     let rows: Vec<Row> = row::all(arguments.scale)
         .into_iter()

@@ -1,6 +1,7 @@
 //! A librdkafka client as a program of its own: what the bench measures with, and what tests kill.
 
 mod consume;
+mod follow;
 mod latency;
 mod load;
 mod member;
@@ -32,6 +33,8 @@ enum Command {
     Load(load::Load),
     /// A member of a group that prints and commits until it is killed.
     Member(member::Member),
+    /// A member of a group that tells when it gets partitions, reads and commits, until it is killed.
+    Follow(follow::Follow),
 }
 
 /// Where to and what: shared by all commands.
@@ -76,5 +79,6 @@ fn main() -> Result<()> {
         Command::Small(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Member(command) => command.run(),
+        Command::Follow(command) => command.run(),
     }
 }

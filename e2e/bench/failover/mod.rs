@@ -6,22 +6,23 @@
 //! paused broker closes no connection, so that a client that talks to it waits for a timeout of its own: there that is the
 //! figure. Clients have timers of a second, so events come at moments spread over a second.
 
-mod account;
+pub(crate) mod account;
 mod event;
 mod quorum;
 mod report;
 mod round;
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::cluster::BrokerKind;
 use taffrail_e2e::tools::repository;
 
 use event::Event;
 use round::Outcome;
+
+use crate::series::{self, TAFFRAIL};
 
 /// Kills, stops and pauses brokers under a producer, and writes e2e/bench/FAILOVER.md.
 #[derive(Clone, Debug, Parser)]
@@ -47,7 +48,7 @@ pub(crate) struct Arguments {
 }
 
 /// All outcomes of a run.
-pub(crate) type Outcomes = BTreeMap<(Event, &'static str), Vec<Outcome>>;
+pub(crate) type Outcomes = series::Outcomes<Event, Outcome>;
 
 /// Runs everything that `arguments` name.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -58,14 +59,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if events.is_empty() {
         bail!("no event's name contains {:?}", arguments.events);
     }
-    let mut outcomes = Outcomes::new();
-    measure(arguments, BrokerKind::Taffrail, &events, &mut outcomes)?;
-    match arguments.peers.as_str() {
-        "kafka" => measure(arguments, BrokerKind::Kafka, &events, &mut outcomes)
-            .context("Apache Kafka; PEERS=none leaves it out")?,
-        "none" => {}
-        other => bail!("PEERS is kafka or none, not {other}"),
-    }
+    let reps = |kind, event: Event| match kind {
+        BrokerKind::Kafka => arguments.kafka_reps,
+        BrokerKind::Taffrail if event.is_killed_leader() => arguments.reps,
+        BrokerKind::Taffrail => arguments.other_reps,
+    };
+    let outcomes = series::measure(&arguments.peers, &events, reps, |cluster, event, rep| {
+        round::run(cluster, event, rep, &arguments.client_debug)
+    })?;
     let report = report::report(arguments, &events, &outcomes)?;
     print!("{report}");
     if arguments.events.is_empty() {
@@ -75,64 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let damage: u64 = outcomes
         .iter()
-        .filter(|((_, peer), _)| *peer == report::TAFFRAIL)
+        .filter(|((_, peer), _)| *peer == TAFFRAIL)
         .flat_map(|(_, outcomes)| outcomes)
         .map(|outcome| outcome.lost)
         .sum();
     if damage > 0 {
         bail!("Taffrail lost {damage} acknowledged records");
-    }
-    Ok(())
-}
-
-fn start(kind: BrokerKind) -> Result<Cluster> {
-    Cluster::start(ClusterSpec {
-        kind,
-        brokers: 3,
-        config: Vec::new(),
-        folder: None,
-    })
-}
-
-fn measure(
-    arguments: &Arguments,
-    kind: BrokerKind,
-    events: &[Event],
-    outcomes: &mut Outcomes,
-) -> Result<()> {
-    let peer = report::name(kind);
-    eprintln!("bench: starting {peer}");
-    let mut running: Option<Cluster> = None;
-    for event in events {
-        let reps = match kind {
-            BrokerKind::Kafka => arguments.kafka_reps,
-            BrokerKind::Taffrail if event.is_killed_leader() => arguments.reps,
-            BrokerKind::Taffrail => arguments.other_reps,
-        };
-        for rep in 0..reps {
-            let mut cluster = match running.take() {
-                Some(cluster) => cluster,
-                None => start(kind)?,
-            };
-            let outcome = round::run(&mut cluster, *event, rep, &arguments.client_debug)
-                .with_context(|| format!("{event} on {peer}, repetition {}", rep + 1));
-            match outcome {
-                Ok(outcome) => {
-                    eprintln!("bench: {event}, {peer}, {}: {outcome}", rep + 1);
-                    outcomes.entry((*event, peer)).or_default().push(outcome);
-                    running = Some(cluster);
-                }
-                Err(error) if kind == BrokerKind::Kafka => {
-                    // What a peer cannot do is a finding, too. The other events begin with brokers that are whole, once these are gone.
-                    eprintln!("bench: not measured: {error:#}");
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    if let Some(cluster) = running {
-        cluster.finish();
     }
     Ok(())
 }

@@ -3,24 +3,12 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use taffrail_e2e::cluster::BrokerKind;
 
 use super::event::{Event, Goal};
 use super::round::Outcome;
 use super::{Arguments, Outcomes};
 use crate::machine;
-
-/// Taffrail's name in the table.
-pub(crate) const TAFFRAIL: &str = "Taffrail";
-const KAFKA: &str = "Apache Kafka";
-
-/// A peer's name in the table.
-pub(crate) fn name(kind: BrokerKind) -> &'static str {
-    match kind {
-        BrokerKind::Taffrail => TAFFRAIL,
-        BrokerKind::Kafka => KAFKA,
-    }
-}
+use crate::series::{KAFKA, TAFFRAIL, median, sorted};
 
 /// The whole report.
 pub(crate) fn report(
@@ -93,16 +81,6 @@ fn cells(found: &[Outcome]) -> String {
         sum(|outcome| outcome.lost),
         sum(|outcome| outcome.duplicated),
     )
-}
-
-fn sorted(found: &[Outcome], of: fn(&Outcome) -> f64) -> Vec<f64> {
-    let mut values: Vec<f64> = found.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 fn verdict(goal: Goal, found: &[Outcome]) -> String {

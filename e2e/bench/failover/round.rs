@@ -14,6 +14,7 @@ use taffrail_e2e::wait::wait_until;
 use super::account::{self, Account, Steady};
 use super::event::Event;
 use super::quorum;
+use crate::series::phase;
 
 /// Of steady acknowledgements before the event, and after the producer goes on.
 const STEADY: Duration = Duration::from_secs(2);
@@ -165,12 +166,6 @@ pub(crate) fn run(
     }
     admin.delete_topic(&topic)?;
     Ok(outcome)
-}
-
-/// When in its second an event comes: spread evenly, however many repetitions there are.
-fn phase(rep: usize) -> Duration {
-    // The golden ratio's fraction, in thousandths.
-    Duration::from_millis((rep * 618 % 1000) as u64)
 }
 
 /// Somebody who knows the other brokers and asks anew, again and again, until a record is acknowledged.
