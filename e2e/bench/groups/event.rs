@@ -16,6 +16,14 @@ pub(crate) enum Event {
 impl Event {
     pub(crate) const ALL: [Self; 3] = [Self::Join, Self::KillMember, Self::KillCoordinator];
 
+    /// How often it is repeated, as a multiple: how long a join takes depends on when the other members' next heartbeats are due.
+    pub(crate) fn reps_factor(self) -> usize {
+        match self {
+            Self::Join => 4,
+            Self::KillMember | Self::KillCoordinator => 1,
+        }
+    }
+
     /// How many members there are before it.
     pub(crate) fn members_before(self) -> usize {
         match self {

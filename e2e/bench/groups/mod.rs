@@ -23,7 +23,7 @@ use crate::series;
 /// Has members join and die and coordinators die, and writes e2e/bench/GROUPS.md.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Arguments {
-    /// Repetitions of each event on each peer
+    /// Repetitions of each event on each peer; of a join four times as many
     #[arg(long, env = "REPS", default_value_t = 5)]
     pub(crate) reps: usize,
     /// `kafka`, or `none`: then Kafka's cells read "not measured"
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if events.is_empty() {
         bail!("no event's name contains {:?}", arguments.events);
     }
-    let reps = |_: BrokerKind, _| arguments.reps;
+    let reps = |_: BrokerKind, event: Event| arguments.reps * event.reps_factor();
     let outcomes = series::measure(&arguments.peers, &events, reps, round::run)?;
     let report = report::report(arguments, &events, &outcomes)?;
     print!("{report}");
