@@ -11,6 +11,7 @@
 mod admin;
 mod classic;
 mod commit;
+pub mod consumer;
 mod coordinator;
 mod expiry;
 mod join;
