@@ -1,3 +1,5 @@
+//! Steps of a member, and that nothing ever has two owners.
+
 use proptest::prelude::*;
 
 use super::super::assignor::{Assignor, Subscriber};

@@ -1,3 +1,5 @@
+//! What assignors give, and that they give everything once, evenly, and without moving more than they must.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,7 @@
+//! A whole group.
+
+mod commits;
+mod membership;
+mod reconciling;
+mod statics;
+mod world;
