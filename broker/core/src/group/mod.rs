@@ -17,6 +17,7 @@ mod expiry;
 mod join;
 mod member;
 mod partition;
+mod pending;
 mod protocols;
 mod rebalance;
 mod record;
@@ -34,6 +35,7 @@ pub use classic::Classic;
 pub use coordinator::{Coordinator, Group};
 pub use member::Member;
 pub use partition::partition_for;
+pub use pending::{LoggedOffset, OffsetKey, PendingOffsets};
 pub use protocols::check_protocols;
 pub use record::{Bytes, GroupValue, MemberValue, OffsetValue, Record};
 pub use request::{

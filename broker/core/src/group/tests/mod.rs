@@ -1,6 +1,7 @@
 mod admin;
 mod membership;
 mod offsets;
+mod pending;
 mod protocols;
 mod replay;
 mod statics;
