@@ -22,6 +22,7 @@ mod producer_snapshots;
 mod replication;
 mod response;
 mod state;
+pub mod transactions;
 
 pub use access::Principal;
 pub use connection::{Connection, ListenerKind};
