@@ -87,8 +87,11 @@ pub(crate) fn access_of(api: ApiKey) -> Access {
         | ApiKey::SyncGroup
         | ApiKey::Heartbeat
         | ApiKey::LeaveGroup
+        | ApiKey::ConsumerGroupHeartbeat
         | ApiKey::OffsetCommit => (Resource::Group, Operation::Read),
-        ApiKey::OffsetFetch | ApiKey::DescribeGroups => (Resource::Group, Operation::Describe),
+        ApiKey::OffsetFetch | ApiKey::DescribeGroups | ApiKey::ConsumerGroupDescribe => {
+            (Resource::Group, Operation::Describe)
+        }
         ApiKey::DeleteGroups | ApiKey::OffsetDelete => (Resource::Group, Operation::Delete),
         ApiKey::InitProducerId => (Resource::Cluster, Operation::IdempotentWrite),
         ApiKey::AddPartitionsToTxn

@@ -123,7 +123,9 @@ fn route<E: Env>(broker: &Arc<Broker<E>>, context: RequestContext, body: &[u8]) 
         | ApiKey::TxnOffsetCommit
         | ApiKey::DescribeProducers
         | ApiKey::DescribeTransactions
-        | ApiKey::ListTransactions => {
+        | ApiKey::ListTransactions
+        | ApiKey::ConsumerGroupHeartbeat
+        | ApiKey::ConsumerGroupDescribe => {
             // Withheld: `is_served` has refused it already.
             Handled::Close(format!("API {:?} is not served", context.api))
         }

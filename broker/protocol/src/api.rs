@@ -21,7 +21,7 @@ pub struct ApiVersionRange {
 /// balances over brokers it would send clients away, so 4 is the last that is served.
 const API_VERSIONS_MAX: i16 = 4;
 
-/// Those of transactions: there are messages and no handlers yet. Nobody is told of them, and who asks is not answered.
+/// Those of transactions and of consumer groups of the new protocol: there are messages and no handlers yet. Nobody is told of them, and who asks is not answered.
 const fn is_withheld(api_key: ApiKey) -> bool {
     matches!(
         api_key,
@@ -33,6 +33,8 @@ const fn is_withheld(api_key: ApiKey) -> bool {
             | ApiKey::DescribeProducers
             | ApiKey::DescribeTransactions
             | ApiKey::ListTransactions
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ConsumerGroupDescribe
     )
 }
 
@@ -225,6 +227,7 @@ mod tests {
             ApiKey::EndTxn,
             ApiKey::WriteTxnMarkers,
             ApiKey::ListTransactions,
+            ApiKey::ConsumerGroupHeartbeat,
         ] {
             assert!(advertised().iter().all(|range| range.api_key != api_key));
             assert!((-1..=9).all(|version| !api_key.is_served(version)));

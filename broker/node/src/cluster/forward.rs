@@ -188,6 +188,8 @@ async fn execute<E: Env>(broker: &Arc<Broker<E>>, request: &[u8]) -> Result<Vec<
         | ApiKey::DescribeProducers
         | ApiKey::DescribeTransactions
         | ApiKey::ListTransactions
+        | ApiKey::ConsumerGroupHeartbeat
+        | ApiKey::ConsumerGroupDescribe
         | ApiKey::DescribeTopicPartitions
         | ApiKey::PeerHello
         | ApiKey::RaftMessages

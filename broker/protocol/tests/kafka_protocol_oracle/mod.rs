@@ -38,6 +38,7 @@ macro_rules! oracles {
 oracles! {
     AddRaftVoterRequest AddRaftVoterResponse AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse
     AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse ApiVersionsRequest ApiVersionsResponse
+    ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse
     ConsumerProtocolAssignment ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse
     CreateTopicsRequest CreateTopicsResponse DeleteGroupsRequest DeleteGroupsResponse DeleteRecordsRequest
     DeleteRecordsResponse DeleteTopicsRequest DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse

@@ -287,6 +287,7 @@ all_codecs! {
     AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse AlterPartitionReassignmentsRequest
     AlterPartitionReassignmentsResponse AlterPartitionsRequest AlterPartitionsResponse ApiVersionsRequest
     ApiVersionsResponse BrokerHeartbeatRequest BrokerHeartbeatResponse ConsumerProtocolAssignment
+    ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse
     ConsumerProtocolSubscription CreatePartitionsRequest CreatePartitionsResponse CreateTopicsRequest
     CreateTopicsResponse DeleteGroupsRequest DeleteGroupsResponse DeleteRecordsRequest DeleteRecordsResponse
     DeleteTopicsRequest DeleteTopicsResponse DescribeClusterRequest DescribeClusterResponse
