@@ -2,27 +2,64 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use taffrail_e2e::cluster::{BrokerKind, Cluster, ClusterSpec};
+use taffrail_e2e::tools::repository;
 
 /// Taffrail's name in the tables.
 pub(crate) const TAFFRAIL: &str = "Taffrail";
 /// The peer's.
 pub(crate) const KAFKA: &str = "Apache Kafka";
 
+/// What of a series is to be run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Selection {
+    /// `kafka`, or `none`: then Kafka's cells read "not measured"
+    #[arg(long, env = "PEERS", default_value = "kafka")]
+    pub(crate) peers: String,
+    /// Only events whose name contains this; no report is written then
+    #[arg(long, env = "EVENTS", default_value = "")]
+    events: String,
+}
+
+impl Selection {
+    /// Those of `all` events that are to be run.
+    pub(crate) fn events<E: Copy + Display>(&self, all: &[E]) -> Result<Vec<E>> {
+        let named = |event: &&E| event.to_string().contains(&self.events);
+        let events: Vec<E> = all.iter().filter(named).copied().collect();
+        if events.is_empty() {
+            bail!("no event's name contains {:?}", self.events);
+        }
+        Ok(events)
+    }
+
+    /// Prints a report, and writes it to a file of `e2e/bench` if it is of all events.
+    pub(crate) fn publish(&self, report: &str, file: &str) -> Result<()> {
+        print!("{report}");
+        if self.events.is_empty() {
+            let path = repository().join("e2e/bench").join(file);
+            fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))?;
+            eprintln!("bench: written to e2e/bench/{file}");
+        }
+        Ok(())
+    }
+}
+
 /// What the repetitions of each event on each peer found.
 pub(crate) type Outcomes<E, O> = BTreeMap<(E, &'static str), Vec<O>>;
 
-/// Runs `round` for each of `events`, as often as `reps` says, on Taffrail and on the peers that `peers` names (`kafka` or `none`).
+/// Runs `round` for each of `events`, as often as `reps` says, on Taffrail and on the selected peers.
 pub(crate) fn measure<E: Copy + Ord + Display, O: Display>(
-    peers: &str,
+    selection: &Selection,
     events: &[E],
     reps: impl Fn(BrokerKind, E) -> usize,
     mut round: impl FnMut(&mut Cluster, E, usize) -> Result<O>,
 ) -> Result<Outcomes<E, O>> {
-    let kinds: &[BrokerKind] = match peers {
+    let kinds: &[BrokerKind] = match selection.peers.as_str() {
         "kafka" => &[BrokerKind::Taffrail, BrokerKind::Kafka],
         "none" => &[BrokerKind::Taffrail],
         other => bail!("PEERS is kafka or none, not {other}"),

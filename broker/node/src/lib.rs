@@ -7,6 +7,7 @@ mod api;
 mod broker;
 mod cluster;
 mod connection;
+mod coordinator_batch;
 mod dispatch;
 mod env;
 mod errors;

@@ -12,17 +12,14 @@ mod quorum;
 mod report;
 mod round;
 
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use taffrail_e2e::cluster::BrokerKind;
-use taffrail_e2e::tools::repository;
 
 use event::Event;
 use round::Outcome;
 
-use crate::series::{self, TAFFRAIL};
+use crate::series::{self, Selection, TAFFRAIL};
 
 /// Kills, stops and pauses brokers under a producer, and writes e2e/bench/FAILOVER.md.
 #[derive(Clone, Debug, Parser)]
@@ -36,12 +33,8 @@ pub(crate) struct Arguments {
     /// Repetitions of each event on Apache Kafka
     #[arg(long, env = "KAFKA_REPS", default_value_t = 3)]
     pub(crate) kafka_reps: usize,
-    /// `kafka`, or `none`: then Kafka's cells read "not measured"
-    #[arg(long, env = "PEERS", default_value = "kafka")]
-    pub(crate) peers: String,
-    /// Only events whose name contains this; FAILOVER.md is not written then
-    #[arg(long, env = "EVENTS", default_value = "")]
-    pub(crate) events: String,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
     /// What librdkafka is to tell of the steady producer (`broker,metadata,msg`), on the standard error
     #[arg(long, env = "CLIENT_DEBUG", default_value = "")]
     pub(crate) client_debug: String,
@@ -52,28 +45,20 @@ pub(crate) type Outcomes = series::Outcomes<Event, Outcome>;
 
 /// Runs everything that `arguments` name.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let events: Vec<Event> = Event::ALL
-        .into_iter()
-        .filter(|event| event.to_string().contains(&arguments.events))
-        .collect();
-    if events.is_empty() {
-        bail!("no event's name contains {:?}", arguments.events);
-    }
+    let events = arguments.selection.events(&Event::ALL)?;
     let reps = |kind, event: Event| match kind {
         BrokerKind::Kafka => arguments.kafka_reps,
         BrokerKind::Taffrail if event.is_killed_leader() => arguments.reps,
         BrokerKind::Taffrail => arguments.other_reps,
     };
-    let outcomes = series::measure(&arguments.peers, &events, reps, |cluster, event, rep| {
-        round::run(cluster, event, rep, &arguments.client_debug)
-    })?;
+    let outcomes = series::measure(
+        &arguments.selection,
+        &events,
+        reps,
+        |cluster, event, rep| round::run(cluster, event, rep, &arguments.client_debug),
+    )?;
     let report = report::report(arguments, &events, &outcomes)?;
-    print!("{report}");
-    if arguments.events.is_empty() {
-        let path = repository().join("e2e/bench/FAILOVER.md");
-        fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("bench: written to e2e/bench/FAILOVER.md");
-    }
+    arguments.selection.publish(&report, "FAILOVER.md")?;
     let damage: u64 = outcomes
         .iter()
         .filter(|((_, peer), _)| *peer == TAFFRAIL)

@@ -20,7 +20,7 @@ pub(crate) fn report(
     writeln!(
         text,
         "Command: `make bench-failover` with REPS={} OTHER_REPS={} KAFKA_REPS={} PEERS={}",
-        arguments.reps, arguments.other_reps, arguments.kafka_reps, arguments.peers
+        arguments.reps, arguments.other_reps, arguments.kafka_reps, arguments.selection.peers
     )?;
     writeln!(text, "Commit: {}\n", machine::commit())?;
     writeln!(text, "Machine: {}.\n", machine::description()?)?;

@@ -8,17 +8,14 @@ mod report;
 mod round;
 mod told;
 
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use taffrail_e2e::cluster::BrokerKind;
-use taffrail_e2e::tools::repository;
 
 use event::Event;
 use round::Outcome;
 
-use crate::series;
+use crate::series::{self, Selection};
 
 /// Has members join and die and coordinators die, and writes e2e/bench/GROUPS.md.
 #[derive(Clone, Debug, Parser)]
@@ -26,12 +23,8 @@ pub(crate) struct Arguments {
     /// Repetitions of each event on each peer; of a join four times as many
     #[arg(long, env = "REPS", default_value_t = 5)]
     pub(crate) reps: usize,
-    /// `kafka`, or `none`: then Kafka's cells read "not measured"
-    #[arg(long, env = "PEERS", default_value = "kafka")]
-    pub(crate) peers: String,
-    /// Only events whose name contains this; GROUPS.md is not written then
-    #[arg(long, env = "EVENTS", default_value = "")]
-    pub(crate) events: String,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 }
 
 /// All outcomes of a run.
@@ -39,21 +32,9 @@ pub(crate) type Outcomes = series::Outcomes<Event, Outcome>;
 
 /// Runs everything that `arguments` name.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let events: Vec<Event> = Event::ALL
-        .into_iter()
-        .filter(|event| event.to_string().contains(&arguments.events))
-        .collect();
-    if events.is_empty() {
-        bail!("no event's name contains {:?}", arguments.events);
-    }
+    let events = arguments.selection.events(&Event::ALL)?;
     let reps = |_: BrokerKind, event: Event| arguments.reps * event.reps_factor();
-    let outcomes = series::measure(&arguments.peers, &events, reps, round::run)?;
+    let outcomes = series::measure(&arguments.selection, &events, reps, round::run)?;
     let report = report::report(arguments, &events, &outcomes)?;
-    print!("{report}");
-    if arguments.events.is_empty() {
-        let path = repository().join("e2e/bench/GROUPS.md");
-        fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("bench: written to e2e/bench/GROUPS.md");
-    }
-    Ok(())
+    arguments.selection.publish(&report, "GROUPS.md")
 }

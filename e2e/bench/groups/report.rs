@@ -20,7 +20,7 @@ pub(crate) fn report(
     writeln!(
         text,
         "Command: `make bench-groups` with REPS={} PEERS={}",
-        arguments.reps, arguments.peers
+        arguments.reps, arguments.selection.peers
     )?;
     writeln!(text, "Commit: {}\n", machine::commit())?;
     writeln!(text, "Machine: {}.\n", machine::description()?)?;

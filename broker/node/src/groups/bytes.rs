@@ -12,13 +12,10 @@ use taffrail_protocol::messages::group_metadata_value::MemberMetadata;
 use taffrail_protocol::messages::{
     GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue,
 };
-use taffrail_protocol::records::{
-    BatchHeader, RecordBatchBuilder, RecordIter, uncompressed_records,
-};
+use taffrail_protocol::records::{BatchHeader, RecordBatchBuilder};
 use taffrail_protocol::{DecodeError, Uuid};
 
-/// A batch of a coordinator may decompress to this: Kafka's own are at most a few MiB.
-const BATCH_BYTES_MAX: usize = 64 << 20;
+use crate::coordinator_batch::for_each_record;
 
 /// Splits the records of a decision where one batch could not hold them. Only those of a timeout are ever that many,
 /// and those may be split.
@@ -146,36 +143,11 @@ fn member_metadata(member: &MemberValue) -> MemberMetadata {
     }
 }
 
-/// Applies every record of a batch. What cannot be read is left out and told: a later version may have written it.
+/// Applies every record of a batch.
 pub(super) fn apply_batch(coordinator: &mut Coordinator, header: &BatchHeader, batch: &[u8]) {
-    if header.attributes.is_control() {
-        return;
-    }
-    let (header, records) = match uncompressed_records(batch, BATCH_BYTES_MAX) {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::warn!(base_offset = header.base_offset, %error, "a batch of a coordinator cannot be read");
-            return;
-        }
-    };
-    for record in RecordIter::new(&header, &records) {
-        let decoded = record
-            .map_err(|error| error.to_string())
-            .and_then(|record| {
-                decode_one(record.key.unwrap_or_default(), record.value)
-                    .map_err(|error| error.to_string())
-            });
-        match decoded {
-            Ok(record) => coordinator.apply(&record),
-            Err(error) => {
-                tracing::warn!(
-                    base_offset = header.base_offset,
-                    error,
-                    "a record of a coordinator is left out"
-                );
-            }
-        }
-    }
+    for_each_record(header, batch, decode_one, |record| {
+        coordinator.apply(&record);
+    });
 }
 
 fn decode_one(key: &[u8], value: Option<&[u8]>) -> Result<Record, DecodeError> {

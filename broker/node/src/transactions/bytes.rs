@@ -8,14 +8,11 @@ use taffrail_core::transaction::{
 };
 use taffrail_protocol::messages::TransactionLogValue;
 use taffrail_protocol::messages::transaction_log_value::PartitionsSchema;
-use taffrail_protocol::records::{
-    BatchHeader, RecordBatchBuilder, RecordIter, uncompressed_records,
-};
+use taffrail_protocol::records::{BatchHeader, RecordBatchBuilder};
 use taffrail_protocol::transaction_records::{decode_key, decode_value, encode_key, encode_value};
 use taffrail_protocol::{DecodeError, EncodeError};
 
-/// A batch of a coordinator may decompress to this: Kafka's own are at most a few MiB.
-const BATCH_BYTES_MAX: usize = 64 << 20;
+use crate::coordinator_batch::for_each_record;
 
 /// What Kafka writes for a producer id that there is not.
 const NONE: i64 = -1;
@@ -49,36 +46,9 @@ pub fn encode(records: &[Record], wall_ms: i64) -> Result<Vec<u8>, EncodeError> 
     Ok(batch.build())
 }
 
-/// Applies every record of a batch. What cannot be read is left out and told: a later version may have written it.
+/// Applies every record of a batch.
 pub fn apply_batch(coordinator: &mut Coordinator, header: &BatchHeader, batch: &[u8]) {
-    if header.attributes.is_control() {
-        return;
-    }
-    let (header, records) = match uncompressed_records(batch, BATCH_BYTES_MAX) {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::warn!(base_offset = header.base_offset, %error, "a batch of a coordinator cannot be read");
-            return;
-        }
-    };
-    for record in RecordIter::new(&header, &records) {
-        let decoded = record
-            .map_err(|error| error.to_string())
-            .and_then(|record| {
-                decode(record.key.unwrap_or_default(), record.value)
-                    .map_err(|error| error.to_string())
-            });
-        match decoded {
-            Ok(record) => coordinator.apply(&record),
-            Err(error) => {
-                tracing::warn!(
-                    base_offset = header.base_offset,
-                    error,
-                    "a record of a coordinator is left out"
-                );
-            }
-        }
-    }
+    for_each_record(header, batch, decode, |record| coordinator.apply(&record));
 }
 
 /// Reads one record.
