@@ -4,6 +4,7 @@
 //! Rows are measured in rounds, each round going once over all peers, so that what the machine does meanwhile falls on all alike;
 //! a cell is the median of its rounds. The table goes to the terminal and to `e2e/bench/RESULTS.md`.
 
+mod account;
 mod cell;
 mod failover;
 mod groups;

@@ -126,10 +126,10 @@ fn start(kind: BrokerKind) -> Result<Cluster> {
     })
 }
 
-/// When in its second an event comes: spread evenly, however many repetitions there are.
-pub(crate) fn phase(rep: usize) -> Duration {
+/// When in a `period` of the clients an event comes: spread evenly, however many repetitions there are.
+pub(crate) fn phase(period: Duration, rep: usize) -> Duration {
     // The golden ratio's fraction, in thousandths.
-    Duration::from_millis((rep * 618 % 1000) as u64)
+    period * (rep * 618 % 1000) as u32 / 1000
 }
 
 /// The repetitions' values of one figure, ascending.

@@ -21,7 +21,8 @@ pub struct ApiVersionRange {
 /// balances over brokers it would send clients away, so 4 is the last that is served.
 const API_VERSIONS_MAX: i16 = 4;
 
-/// Those of transactions and of consumer groups of the new protocol: there are messages and no handlers yet. Nobody is told of them, and who asks is not answered.
+/// Those of transactions and of consumer groups of the new protocol: there are messages and no handlers yet. Nobody is told of
+/// them, and who asks is not answered.
 const fn is_withheld(api_key: ApiKey) -> bool {
     matches!(
         api_key,

@@ -6,7 +6,6 @@
 //! paused broker closes no connection, so that a client that talks to it waits for a timeout of its own: there that is the
 //! figure. Clients have timers of a second, so events come at moments spread over a second.
 
-pub(crate) mod account;
 mod event;
 mod quorum;
 mod report;

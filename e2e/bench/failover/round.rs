@@ -11,13 +11,15 @@ use taffrail_e2e::cluster::Cluster;
 use taffrail_e2e::read::read_all;
 use taffrail_e2e::wait::wait_until;
 
-use super::account::{self, Account, Steady};
 use super::event::Event;
 use super::quorum;
+use crate::account::{self, Account, Steady};
 use crate::series::phase;
 
 /// Of steady acknowledgements before the event, and after the producer goes on.
 const STEADY: Duration = Duration::from_secs(2);
+/// Clients have timers of a second.
+const CLIENT_TIMER: Duration = Duration::from_secs(1);
 /// A gap that ends this long before the event is the machine's.
 const BEFORE: Duration = Duration::from_millis(500);
 /// For produce to go on.
@@ -118,7 +120,7 @@ pub(crate) fn run(
     wait_until("the producer to run", GO_ON_LIMIT, || {
         Ok(steady.look(|account| account.acknowledged.len() > 10))
     })?;
-    thread::sleep(STEADY + phase(rep));
+    thread::sleep(STEADY + phase(CLIENT_TIMER, rep));
     let bystander = Bystander::new(cluster, cast.victim, &topic)?;
     let mut stop_took = None;
     if !client_debug.is_empty() {

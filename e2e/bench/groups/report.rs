@@ -25,11 +25,12 @@ pub(crate) fn report(
     writeln!(text, "Commit: {}\n", machine::commit())?;
     writeln!(text, "Machine: {}.\n", machine::description()?)?;
     text.push_str(
-        "Three brokers, a topic of 12 partitions with three replicas, a producer of 200 records a second over all of them; librdkafka members \
-         of one group of the classic protocol with default settings (heartbeats every 3 s, eager assignors) but a session timeout \
-         of 6 s, that commit every 200 ms. The time is from the event (the start of the third member's process, the kill) until each partition has been read \
-         by its owner of now and each member has some, and where the coordinator died, until each member has also had a commit acknowledged. \
-         A partition gets a record every 60 ms, so no figure is finer than that.\n\n",
+        "Three brokers, a topic of 12 partitions with three replicas, a producer of 200 records a second over all of them; \
+         librdkafka members of one group of the classic protocol with default settings (heartbeats every 3 s, eager assignors) \
+         but a session timeout of 6 s, that commit every 200 ms. Events come at moments spread over the time between two \
+         heartbeats. The time is from the event (the start of the third member's process, the kill) until each partition has \
+         been read by its owner of now and each member has some, and where the coordinator died, until each member has also had a \
+         commit acknowledged. A partition gets a record every 60 ms, so no figure is finer than that.\n\n",
     );
     text.push_str("| event | | n | s: median (least to most) | goal |\n|---|---|---|---|---|\n");
     for event in events {

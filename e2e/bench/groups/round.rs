@@ -14,12 +14,14 @@ use taffrail_protocol::messages::find_coordinator_request::FindCoordinatorReques
 use super::event::Event;
 use super::follower::Follower;
 use super::told::{Told, all_committed, whole_again};
-use crate::failover::account::Steady;
+use crate::account::Steady;
 use crate::series::phase;
 
 const PARTITIONS: usize = 12;
 /// Of quiet before the event.
 const STEADY: Duration = Duration::from_secs(2);
+/// Members' heartbeats, which all follow the last rebalance, come this far apart.
+const HEARTBEATS: Duration = Duration::from_secs(3);
 /// For a group to become whole.
 const LIMIT: Duration = Duration::from_secs(120);
 /// How often members' outputs are looked at; times are the members' own.
@@ -55,8 +57,9 @@ pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Out
         join(cluster, &group, &mut members, folder.path())?;
     }
     wait_whole(&mut members, now())?;
-    thread::sleep(STEADY + phase(rep));
+    thread::sleep(STEADY + phase(HEARTBEATS, rep));
 
+    let coordinator = coordinator(cluster, &group)?;
     let at = now();
     let end = match event {
         Event::Join => {
@@ -68,7 +71,6 @@ pub(crate) fn run(cluster: &mut Cluster, event: Event, rep: usize) -> Result<Out
             wait_whole(&mut members, at)?
         }
         Event::KillCoordinator => {
-            let coordinator = coordinator(cluster, &group)?;
             cluster.kill(coordinator)?;
             let gone = now();
             let committed = wait_told("every member to commit again", &mut members, |told| {
