@@ -100,7 +100,7 @@ impl ConsumerGroup {
             state: self.state(),
             epoch: self.group.epoch,
             target_epoch: self.target_epoch,
-            assignor: self.assignor_with(None).name(),
+            assignor: self.assignor_with(None, None).name(),
             members: members.collect(),
         }
     }

@@ -82,7 +82,7 @@ impl ConsumerGroup {
             self.sessions
                 .insert(id.clone(), now + settings.session_timeout);
             if let Some(state) = self.current.get(&id).map(|current| current.state) {
-                self.watch_revocation(now, &id, &metadata, state);
+                self.watch_revocation(now, &id, &metadata, state, true);
             }
         }
     }
@@ -176,10 +176,16 @@ impl ConsumerGroup {
         owner.is_some_and(|owner| owner != id)
     }
 
-    /// The assignor that most members would like to have, of whom one may just say so.
-    pub(super) fn assignor_with(&self, updated: Option<(&str, &MemberMetadata)>) -> Assignor {
+    /// The assignor that most members would like to have, of whom one may just say so, perhaps in the place of another.
+    pub(super) fn assignor_with(
+        &self,
+        updated: Option<(&str, &MemberMetadata)>,
+        replaced: Option<&str>,
+    ) -> Assignor {
         let others = self.members.iter();
-        let others = others.filter(|(id, _)| updated.is_none_or(|(other, _)| *id != other));
+        let others = others.filter(|(id, _)| {
+            updated.is_none_or(|(other, _)| *id != other) && replaced != Some(id.as_str())
+        });
         let all = others
             .map(|(_, metadata)| metadata)
             .chain(updated.map(|(_, metadata)| metadata));
@@ -217,17 +223,18 @@ impl ConsumerGroup {
         records
     }
 
-    /// Gives a member that is to give up partitions its rebalance timeout to do so, from when it was first told.
+    /// Gives a member that is to give up partitions its rebalance timeout to do so, from when it was first told of these.
     pub(super) fn watch_revocation(
         &mut self,
         now: Instant,
         id: &str,
         metadata: &MemberMetadata,
         state: MemberState,
+        is_new: bool,
     ) {
         if state != MemberState::UnrevokedPartitions {
             self.revocations.remove(id);
-        } else if !self.revocations.contains_key(id) {
+        } else if is_new {
             let timeout = u64::try_from(metadata.rebalance_timeout_ms).unwrap_or(0);
             let until = now + Duration::from_millis(timeout);
             self.revocations.insert(id.to_owned(), until);

@@ -105,7 +105,7 @@ impl ConsumerGroup {
 
         let until = now + settings.session_timeout;
         self.sessions.insert(id.clone(), until);
-        self.watch_revocation(now, id, &metadata, current.state);
+        self.watch_revocation(now, id, &metadata, current.state, next.is_some());
         let tells = request.member_epoch == JOIN || request.is_full() || changed;
         Ok(ConsumerDecision {
             records,
@@ -150,6 +150,10 @@ impl ConsumerGroup {
             }
             _ => {}
         }
+        // Only who joins may bring an instance id.
+        if same_instance.is_none() && instance.is_some() && !joins {
+            return Err(ErrorKind::UnknownMemberId.into());
+        }
         if let Ok(current) = self.member(&request.member_id) {
             check_epoch(current, request)?;
             let target = self.targets.get(&request.member_id);
@@ -187,8 +191,9 @@ impl ConsumerGroup {
     ) -> GroupEpoch {
         let joined = known.is_new && known.replaces.is_none();
         let voted = known.is_new || metadata.server_assignor != known.metadata.server_assignor;
-        let assignor =
-            voted && self.assignor_with(Some((id, metadata))) != self.assignor_with(None);
+        let assignor = voted
+            && self.assignor_with(Some((id, metadata)), known.replaces.as_deref())
+                != self.assignor_with(None, None);
         let must = joined || subscription_changed || assignor;
         if !must && self.topics_checked {
             return self.group;
@@ -264,7 +269,7 @@ impl ConsumerGroup {
             })
             .collect();
         members.sort_by(|one, other| one.id.cmp(&other.id));
-        let assignor = self.assignor_with(Some((id, metadata)));
+        let assignor = self.assignor_with(Some((id, metadata)), gone);
         assignor.assign(&members, &sizes)
     }
 

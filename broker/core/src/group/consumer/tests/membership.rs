@@ -144,6 +144,26 @@ fn who_does_not_give_up_in_time_is_put_out() {
 }
 
 #[test]
+fn who_gave_up_in_time_and_must_give_up_more_has_its_whole_time_again() {
+    let mut world = World::new(&[4]);
+    let mut one = Client::new("m1", &["a"]);
+    world.beat(&mut one).expect("a member");
+    world
+        .beat(&mut Client::new("m2", &["a"]))
+        .expect("a member");
+    // It hears what to give up, and takes its time.
+    world.beat(&mut one).expect("a member");
+    world.pass(Duration::from_secs(9));
+    world
+        .beat(&mut Client::new("m3", &["a"]))
+        .expect("a member");
+    // It has given up, and is told to give up another one.
+    world.beat(&mut one).expect("a member");
+    world.pass(Duration::from_secs(9));
+    world.beat(&mut one).expect("still a member");
+}
+
+#[test]
 fn a_loaded_group_gives_its_members_a_whole_session() {
     let mut world = World::new(&[4]);
     let mut clients = [Client::new("m1", &["a"])];

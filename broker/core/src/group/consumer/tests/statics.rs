@@ -81,3 +81,34 @@ fn who_stays_away_for_a_session_is_put_out() {
     world.beat(&mut clients[1]).expect("a member");
     assert_eq!(told(&clients[1].owned), "1.0 1.1 1.2 1.3");
 }
+
+#[test]
+fn who_comes_back_has_one_vote_for_the_assignor() {
+    let mut world = World::new(&[2, 2]);
+    let mut clients = [of_instance("m1", "one"), Client::new("m2", &["a"])];
+    world.settle(&mut clients);
+    let votes = |client: &Client, assignor: &str| ConsumerHeartbeat {
+        server_assignor: Some(assignor.to_owned()),
+        ..client.heartbeat()
+    };
+    world.ask(&votes(&clients[0], "range")).expect("a member");
+    world.ask(&votes(&clients[1], "uniform")).expect("a member");
+    world.settle(&mut clients);
+    let before = world.group.describe();
+    assert_eq!(before.assignor, "uniform", "the first of as many votes");
+    world.ask(&away(&clients[0])).expect("away");
+    let back = votes(&of_instance("m3", "one"), "range");
+    world.ask(&back).expect("the same member");
+    let now = world.group.describe();
+    assert_eq!((now.assignor, now.epoch), ("uniform", before.epoch));
+}
+
+#[test]
+fn an_instance_id_comes_with_the_join_only() {
+    let mut world = World::new(&[4]);
+    let mut one = Client::new("m1", &["a"]);
+    world.beat(&mut one).expect("a member");
+    one.instance_id = Some("one".to_owned());
+    let refused = world.ask(&one.heartbeat()).map_err(|error| error.kind);
+    assert_eq!(refused, Err(ErrorKind::UnknownMemberId));
+}
