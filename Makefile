@@ -27,7 +27,7 @@ CLIENT_IMAGE ?= localhost/taffrail-client:dev
 NODES ?= 1
 KUBERNETES := e2e/kubernetes
 
-.PHONY: chaos-build help quickstart build image client-image test sim mutants check fix bench bench-failover bench-groups chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz seeds ci
+.PHONY: chaos-build clients help quickstart build image client-image test sim mutants check fix bench bench-failover bench-groups chaos power-loss crds tools helm cluster-up cluster-down e2e fuzz seeds ci
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,11 @@ bench-failover: tools build ## Measure how long a producer waits while a broker 
 bench-groups: tools build ## Measure how long a consumer group takes to give its partitions anew, beside Apache Kafka; PEERS=none, REPS=1 and EVENTS=text shorten it
 	cargo build --release --locked -p taffrail-e2e
 	"$${CARGO_TARGET_DIR:-target}/release/taffrail-bench" groups
+
+clients: tools build ## Run real clients of every ecosystem against three brokers and write e2e/clients/RESULTS.md; ONLY=kafkajs for one
+	@e2e/clients/install.sh
+	cargo build --release --locked -p taffrail-e2e --bin taffrail-clients
+	"$(TARGET)/release/taffrail-clients" $(if $(ONLY),--only "$(ONLY)") $(if $(BROKER),--broker "$(BROKER)")
 
 tools: ## Install what the tests drive: kcat, Kafka's jars, a Python client (into .tools/)
 	@e2e/tools/install.sh
